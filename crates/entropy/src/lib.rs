@@ -1,0 +1,1 @@
+//! A seeded getrandom, for the sweep binary alone: same seed, same schedule.

@@ -1,0 +1,1 @@
+//! The shell in the cluster: provider and runner pools.

@@ -1,0 +1,1 @@
+//! Scaleway's Apple silicon API as Rust types: client, typed errors, sealed credentials.

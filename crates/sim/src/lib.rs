@@ -1,0 +1,1 @@
+//! The world, simulated: Scaleway, Macs, Tart, Kubernetes; clock, faults, oracles.
