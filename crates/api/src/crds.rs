@@ -1,4 +1,4 @@
-//! The four CustomResourceDefinitions, as they are installed.
+//! The four CRDs, as they are installed.
 //!
 //! The schemas come from the Rust types. What a type cannot say is added here: labels for Cluster
 //! API, the rules for what must not change, conditions as a map by type; and `nullable` is taken
@@ -16,7 +16,7 @@ use crate::runner_pool::RunnerPool;
 /// change: they steer the release, and an operator must be able to mend them (P17, P32).
 const FIXED_FIELDS: [&str; 3] = ["type", "zone", "fleetName"];
 
-/// All CustomResourceDefinitions of Applecart.
+/// All CRDs of Applecart.
 #[must_use]
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut machine = document(&ScalewayAppleSiliconMachine::crd());
