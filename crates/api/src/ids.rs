@@ -123,9 +123,8 @@ impl FromStr for Zone {
     type Err = IdError;
     fn from_str(text: &str) -> Result<Self, IdError> {
         let parts: Vec<&str> = text.split('-').collect();
-        let lower = |part: &str, len| {
-            part.len() == len && part.bytes().all(|b| b.is_ascii_lowercase())
-        };
+        let lower =
+            |part: &str, len| part.len() == len && part.bytes().all(|b| b.is_ascii_lowercase());
         let number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
         match parts[..] {
             [country, city, n] if lower(country, 2) && lower(city, 3) && number(n) => {

@@ -111,10 +111,7 @@ mod tests {
             NameClass::claiming(&m),
             "tuist-claim-pending-0badcafe-5fb0ab062ab74ef58bb89f1c9f8f1c3e"
         );
-        assert_eq!(
-            NameClass::read(&NameClass::claiming(&m), "p-"),
-            NameClass::Claiming(m.clone())
-        );
+        assert_eq!(NameClass::read(&NameClass::claiming(&m), "p-"), NameClass::Claiming(m.clone()));
         assert_eq!(NameClass::read(&NameClass::releasing(&m), "p-"), NameClass::Releasing(m));
     }
 
