@@ -14,8 +14,8 @@ const SWEEP_PACKAGE: &str = "applecart-sweep";
 
 /// The root of the workspace that this program was started in.
 pub fn workspace_root() -> PathBuf {
-    // Cargo sets it for `cargo run` and `cargo test`. The folder at compile time is the fallback for
-    // a binary that is started by hand.
+    // Cargo sets it for `cargo run` and `cargo test`. The folder at compile time is the fallback
+    // for a binary that is started by hand.
     let package = std::env::var_os("CARGO_MANIFEST_DIR")
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     package.parent().map_or(package.clone(), Path::to_path_buf)

@@ -30,7 +30,7 @@ struct CommandLine {
 enum Verb {
     /// Check everything but the tests, or only the stages named
     Check {
-        /// The stages to run; all of them if none is named
+        /// The stages to run; all but tests and sweep if none is named
         #[arg(value_name = "STAGE")]
         stages: Vec<Stage>,
     },

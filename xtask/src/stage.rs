@@ -133,13 +133,12 @@ impl Report {
     }
 
     /// What the runners counted. A stage that failed without a failed test (code that does not
-    /// compile, a warning, a runner that crashed) counts as one failure, so that the sum never looks
-    /// better than the run was.
+    /// compile, a warning, a runner that crashed) counts as one failure, so that the sum never
+    /// looks better than the run was.
     pub fn counts(&self) -> Counts {
         let runners_failed = self.tests.failed > 0;
-        let silent = |(stage, passed, _): &&(Stage, bool, Duration)| {
-            !passed && !(*stage == Stage::Tests && runners_failed)
-        };
+        let counted = |stage: Stage| stage == Stage::Tests && runners_failed;
+        let silent = |(stage, passed, _): &&(Stage, bool, Duration)| !passed && !counted(*stage);
         let mut counts = self.tests;
         counts.failed += self.stages.iter().filter(silent).count() as u64;
         counts

@@ -132,7 +132,10 @@ impl Scan {
         while at < tokens.len() {
             match &tokens[at] {
                 TokenTree::Ident(ident) if ident == "use" => in_use = true,
-                TokenTree::Ident(ident) if ident == "as" && in_use => self.rename(&tokens, at),
+                TokenTree::Ident(ident) if ident == "as" && in_use => {
+                    self.rename(&tokens, at);
+                    at += 1;
+                }
                 TokenTree::Ident(ident) if ident == "mod" => self.module(&tokens, at),
                 TokenTree::Ident(_) => at = self.path(&tokens, at, prefix, in_use),
                 TokenTree::Group(group) => self.tokens(group.stream(), &[], false),

@@ -127,7 +127,7 @@ pub fn check(tree: &Tree) -> Vec<Problem> {
         .iter()
         .flat_map(|package| check_package(package, &manifest(&package.manifest)))
         .collect();
-    problems.extend(check_core(&tree.core_tree, &manifest("crates/core/Cargo.toml")));
+    problems.extend(check_core(&tree.core_packages, &manifest("crates/core/Cargo.toml")));
     problems.extend(check_tls(&manifest("Cargo.lock")));
     problems
 }
@@ -162,7 +162,8 @@ fn check_core(tree: &str, manifest: &File) -> Vec<Problem> {
         .filter(|name| inside.contains(**name))
         .map(|name| {
             let advice = format!(
-                "core must do without {name}: see `cargo tree -p applecart-core -e normal -i {name}`"
+                "core must do without {name}; who needs it: \
+                 `cargo tree -p applecart-core -e normal -i {name}`"
             );
             manifest.problem(1, "core-dependencies", advice)
         })

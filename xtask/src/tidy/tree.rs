@@ -16,7 +16,7 @@ pub struct Tree {
     /// The packages of the workspace.
     pub packages: Vec<Package>,
     /// `cargo tree` of `applecart-core`, a package a line.
-    pub core_tree: String,
+    pub core_packages: String,
 }
 
 impl Tree {
@@ -28,7 +28,7 @@ impl Tree {
             files: files(root)?,
             packages: Package::read_all(&metadata, root)
                 .context("could not understand `cargo metadata`")?,
-            core_tree: Cargo::new(core).output()?,
+            core_packages: Cargo::new(core).output()?,
         })
     }
 }
