@@ -77,7 +77,8 @@ fn fix_fields(definition: &mut Value) {
         .map(|field| {
             json!({
                 "rule": format!(
-                    "!has(oldSelf.{field}) || (has(self.{field}) && self.{field} == oldSelf.{field})"
+                    "!has(oldSelf.{field}) || \
+                     (has(self.{field}) && self.{field} == oldSelf.{field})"
                 ),
                 "message": format!(
                     "spec.{field} cannot change once set: make a new template and a new Machine"
@@ -146,8 +147,8 @@ mod tests {
     #[test]
     fn conditions_are_a_map_by_type_that_asks_for_type_and_status_only() {
         for (document, has_status) in documents().iter().zip([true, false, true, true]) {
-            let conditions = &document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]
-                ["status"]["properties"]["conditions"];
+            let schema = &document["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+            let conditions = &schema["properties"]["status"]["properties"]["conditions"];
             assert_eq!(conditions.is_object(), has_status);
             if has_status {
                 assert_eq!(conditions["x-kubernetes-list-map-keys"], json!(["type"]));

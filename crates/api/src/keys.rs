@@ -41,7 +41,7 @@ pub mod label {
 pub mod annotation {
     /// Cluster API's pause, with any value, also "false".
     pub const PAUSED: &str = "cluster.x-k8s.io/paused";
-    /// Set by `clusterctl move` on what it is about to delete: the host moves on, nobody touches it.
+    /// Set by `clusterctl move` on what it is about to delete: the host moves on, untouched.
     pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
     /// `terminate`: delete the host instead of returning it to the pool.
     pub const RELEASE_POLICY: &str = "tuist.dev/release-policy";

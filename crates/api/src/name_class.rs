@@ -34,7 +34,8 @@ impl fmt::Display for Marker {
 /// What a host's name means.
 ///
 /// Reading is total: every text is in exactly one class. Pool and claimed names are free text, so
-/// [`NameClass::read`] is told the pool's prefix, and who holds a claimed name is for the caller to know.
+/// [`NameClass::read`] is told the pool's prefix, and who holds a claimed name is for the caller to
+/// know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameClass {
     /// In the pool: wiped, and anybody's who asks.

@@ -1,0 +1,205 @@
+//! Every stage of `check` and `test`: the one list of what there is to check.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use crate::cargo::{self, Cargo};
+use crate::counts::Counts;
+use crate::terminal::{Paint, seconds};
+use crate::{generated, tidy};
+
+/// One thing to check. The order here is the order in which they run: quick ones first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Stage {
+    /// Every file is formatted
+    Format,
+    /// The tree keeps its own rules: lengths, names, layers, what must not be named
+    Tidy,
+    /// Generated files are what `gen` would write
+    Generated,
+    /// clippy is content, warnings denied
+    Clippy,
+    /// rustdoc is content, warnings denied
+    Docs,
+    /// All tests of the workspace
+    Tests,
+    /// A short sweep of faults through the simulated world
+    Sweep,
+}
+
+/// What `check` runs.
+pub const CHECK: &[Stage] =
+    &[Stage::Format, Stage::Tidy, Stage::Generated, Stage::Clippy, Stage::Docs];
+/// What `test` runs after [`CHECK`].
+pub const TEST: &[Stage] = &[Stage::Tests, Stage::Sweep];
+
+impl Stage {
+    /// One line for each of `stages`: its name and what it checks.
+    pub fn describe(stages: &[Self]) -> String {
+        let line = |stage: &Self| {
+            let value = stage.to_possible_value();
+            let help = value.as_ref().and_then(|v| v.get_help()).map(ToString::to_string);
+            format!("  {:<11}{}", stage.to_string(), help.unwrap_or_default())
+        };
+        stages.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// `false`: it failed, and said why.
+    fn run(self) -> Result<Outcome> {
+        match self {
+            Self::Format => {
+                cargo::need_component("fmt", "rustfmt")?;
+                command(Cargo::new(["fmt", "--all", "--check"]), "run `cargo fmt --all`")
+            }
+            Self::Tidy => run_tidy(),
+            Self::Generated => run_generated(),
+            Self::Clippy => {
+                cargo::need_component("clippy", "clippy")?;
+                let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
+                command(Cargo::new(arguments), "see above")
+            }
+            Self::Docs => command(
+                Cargo::new(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
+                "see above",
+            ),
+            Self::Tests => {
+                let cargo = Cargo::new(["test", "--workspace", "--no-fail-fast"]);
+                let (status, counts) = cargo.count_tests()?;
+                Ok(Outcome { passed: status.success() && counts.failed == 0, counts })
+            }
+            Self::Sweep => command(Cargo::sweep(["sweep", "--short"]), "see above"),
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+    }
+}
+
+/// How a stage ended, and how many tests it counted.
+struct Outcome {
+    passed: bool,
+    counts: Counts,
+}
+
+impl Outcome {
+    /// Of a stage that is no test runner.
+    fn without_tests(passed: bool) -> Self {
+        Self { passed, counts: Counts::default() }
+    }
+}
+
+fn command(cargo: Cargo, remedy: &str) -> Result<Outcome> {
+    let line = cargo.to_line();
+    let status = cargo.status()?;
+    if !status.success() {
+        println!("`{line}` ended with {status}: {remedy}");
+    }
+    Ok(Outcome::without_tests(status.success()))
+}
+
+fn run_tidy() -> Result<Outcome> {
+    let problems = tidy::check(&cargo::workspace_root())?;
+    for problem in &problems {
+        println!("{problem}");
+    }
+    Ok(Outcome::without_tests(problems.is_empty()))
+}
+
+fn run_generated() -> Result<Outcome> {
+    let differences = generated::differences(&cargo::workspace_root())?;
+    for (file, difference) in &differences {
+        println!("{file}: {}: {}", difference.name(), generated::REMEDY);
+    }
+    Ok(Outcome::without_tests(differences.is_empty()))
+}
+
+/// What a run of several stages found.
+pub struct Report {
+    stages: Vec<(Stage, bool, Duration)>,
+    tests: Counts,
+}
+
+impl Report {
+    /// Nothing failed.
+    pub fn passed(&self) -> bool {
+        self.stages.iter().all(|(_, passed, _)| *passed)
+    }
+
+    /// What the runners counted. A stage that failed without a failed test (code that does not
+    /// compile, a warning, a runner that crashed) counts as one failure, so that the sum never
+    /// looks better than the run was.
+    pub fn counts(&self) -> Counts {
+        let runners_failed = self.tests.failed > 0;
+        let counted = |stage: Stage| stage == Stage::Tests && runners_failed;
+        let silent = |(stage, passed, _): &&(Stage, bool, Duration)| !passed && !counted(*stage);
+        let mut counts = self.tests;
+        counts.failed += self.stages.iter().filter(silent).count() as u64;
+        counts
+    }
+}
+
+/// Runs `stages` in turn, says which and how long each took, and goes on after a failure: one run
+/// tells everything that is wrong.
+pub fn run(stages: &[Stage]) -> Report {
+    let paint = Paint::stdout();
+    let mut report = Report { stages: Vec::new(), tests: Counts::default() };
+    for (index, stage) in stages.iter().enumerate() {
+        println!("{}", paint.bold(format!("[{}/{}] {stage}", index + 1, stages.len())));
+        let start = Instant::now();
+        let outcome = stage.run().unwrap_or_else(|error| {
+            println!("{error:#}");
+            Outcome::without_tests(false)
+        });
+        report.tests += outcome.counts;
+        report.stages.push((*stage, outcome.passed, start.elapsed()));
+    }
+    println!();
+    for (stage, passed, time) in &report.stages {
+        let word = if *passed { paint.green("ok    ") } else { paint.red("FAILED") };
+        println!("{:<11}{word} {:>12}", stage.to_string(), seconds(*time));
+    }
+    report
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(tests: Counts, stages: &[(Stage, bool)]) -> Report {
+        let stages = stages.iter().map(|(stage, passed)| (*stage, *passed, Duration::ZERO));
+        Report { stages: stages.collect(), tests }
+    }
+
+    #[test]
+    fn every_stage_is_run_by_check_or_by_test_and_by_one_of_them_only() {
+        let run: Vec<Stage> = CHECK.iter().chain(TEST).copied().collect();
+        assert_eq!(run, Stage::value_variants());
+    }
+
+    #[test]
+    fn the_sum_is_what_the_runners_counted() {
+        let counts = Counts { passed: 5, failed: 0 };
+        let good = report(counts, &[(Stage::Clippy, true), (Stage::Tests, true)]);
+        assert!(good.passed());
+        assert_eq!(good.counts(), counts);
+        let counts = Counts { passed: 5, failed: 2 };
+        assert_eq!(report(counts, &[(Stage::Tests, false)]).counts(), counts);
+    }
+
+    #[test]
+    fn a_stage_that_failed_without_a_failed_test_is_one_failure() {
+        let counts = Counts { passed: 5, failed: 0 };
+        for stage in [Stage::Tests, Stage::Clippy, Stage::Sweep] {
+            let bad = report(counts, &[(stage, false)]);
+            assert!(!bad.passed());
+            assert_eq!(bad.counts(), Counts { passed: 5, failed: 1 }, "{stage}");
+        }
+    }
+}
