@@ -15,5 +15,5 @@ mod status;
 pub use action::Action;
 pub use decide::{Decision, Limits, Reason, decide};
 pub use observed::{Observed, Pool, Runner, RunnerState, Trouble};
-pub use shape::{account, pod};
+pub use shape::{account, pod, suffix};
 pub use status::status;

@@ -35,6 +35,7 @@ use crate::calls::{self, ReadError};
 use crate::events::Events;
 use crate::troubles::Troubles;
 
+pub(crate) use observe::chain;
 pub use settings::Settings;
 
 /// The provider's name in Events; alerts of running fleets know it.
@@ -72,7 +73,8 @@ impl Provider {
     /// Runs until dropped. Returns only if the cluster's own id cannot be read.
     pub async fn run(self) -> Result<(), ReadError> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
-        let kube_system = calls::read("namespace kube-system", namespaces.get("kube-system")).await?;
+        let kube_system =
+            calls::read("namespace kube-system", namespaces.get("kube-system")).await?;
         let uid = kube_system.metadata.uid.unwrap_or_default();
         let cluster = ClusterId::from_kube_system_uid(&uid).map_err(|error| {
             ReadError::Malformed { what: "namespace kube-system", why: error.to_string() }

@@ -8,6 +8,7 @@ use applecart_api::runner_pool::RunnerPoolSpec;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use serde_json::json;
+use sha2::{Digest, Sha256};
 
 const DEFAULT_CPU_MILLI: i64 = 8000;
 const DEFAULT_MEMORY_MB: i64 = 14336;
@@ -24,6 +25,13 @@ fn metadata(name: &str, pool: &str, component: &str, owner: &OwnerReference) -> 
         owner_references: Some(vec![owner.clone()]),
         ..ObjectMeta::default()
     }
+}
+
+/// Eight hexadecimal digits that differ for each pool, time and count.
+#[must_use]
+pub fn suffix(pool_uid: &str, nanosecond: i128, count: u64) -> String {
+    let digest = Sha256::digest(format!("{pool_uid}/{nanosecond}/{count}"));
+    digest.iter().take(4).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// The `ServiceAccount` of a runner.

@@ -34,16 +34,12 @@ pub async fn run(context: Arc<Context>) {
             let namespace = cluster.namespace().unwrap_or_default();
             ours.map(|reference| ObjectRef::new(&reference.name).within(&namespace))
         })
-        .run(turn, failed, context)
+        .run(turn, |object, error, context| failed(&object, error, &context), context)
         .for_each(|_| future::ready(()))
         .await;
 }
 
-fn failed(
-    object: Arc<ScalewayAppleSiliconCluster>,
-    error: &ReadError,
-    context: Arc<Context>,
-) -> Wake {
+fn failed(object: &ScalewayAppleSiliconCluster, error: &ReadError, context: &Context) -> Wake {
     tracing::warn!(object = %object.name_any(), error = chain(error), "turn");
     Wake::requeue(context.settings.limits.look)
 }
@@ -78,8 +74,8 @@ async fn turn(
             let version = object.resource_version();
             let change = json!({"metadata": {"resourceVersion": version}, "status": status});
             let patch = Patch::Merge(&change);
-            let write = api.patch_status(&object.name_any(), &PatchParams::default(), &patch);
-            calls::write(write).await
+            let name = object.name_any();
+            calls::write(api.patch_status(&name, &PatchParams::default(), &patch)).await
         }
         (Action::MarkControlPlane, Some(cluster)) => mark_control_plane(&context, cluster).await,
         (Action::MarkControlPlane, None) => Outcome::Refused,

@@ -50,8 +50,7 @@ pub async fn start(context: &Context, turn: &Turn) -> Outcome {
 }
 
 async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig), ReadError> {
-    let secrets: Api<Secret> =
-        Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
     let name = &turn.seen.object.name;
     let fleet = fleet(&turn.object);
     let key = value(&secrets, &owned::fleet_key(&fleet), "the fleet's SSH key").await?;
@@ -76,7 +75,13 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
         password: Password::new(SecretString::from(field(&host, owned::PASSWORD)?))
             .map_err(|error| malformed("the host's password", &error))?,
         provider_id: turn.seen.object.provider_id.clone(),
-        labels: turn.object.spec.fleet_name.iter().map(label_of).collect::<BTreeMap<_, _>>(),
+        labels: turn
+            .object
+            .spec
+            .fleet_name
+            .iter()
+            .map(|fleet| label_of(fleet))
+            .collect::<BTreeMap<_, _>>(),
         cpu: size(turn.object.spec.host_cpu, context.settings.host_cpu),
         memory_mb: size(turn.object.spec.host_memory_mb, context.settings.host_memory_mb),
         max_pods: context.settings.max_pods,
@@ -87,8 +92,8 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
     Ok((target, config))
 }
 
-fn label_of(fleet: &String) -> (String, String) {
-    (label::FLEET.to_owned(), fleet.clone())
+fn label_of(fleet: &str) -> (String, String) {
+    (label::FLEET.to_owned(), fleet.to_owned())
 }
 
 fn size(asked: Option<i64>, usual: u32) -> u32 {
@@ -161,8 +166,8 @@ impl Work {
     async fn keep_host_key(&self, key: &HostKey) -> Result<(), String> {
         let change = json!({"stringData": {owned::HOST_KEY: key.to_string()}});
         let patch = Patch::Merge(&change);
-        let write = self.secrets.patch(&self.secret, &PatchParams::default(), &patch);
-        match calls::write(write).await {
+        let how = PatchParams::default();
+        match calls::write(self.secrets.patch(&self.secret, &how, &patch)).await {
             Outcome::Done => Ok(()),
             outcome => Err(format!("could not keep the host key: {outcome:?}")),
         }

@@ -110,14 +110,14 @@ impl Runner {
         loop {
             tokio::select! {
                 biased;
-                Some((uid, work)) = self.starts.recv() => self.begin(&mut tasks, uid, work),
+                Some((uid, work)) = self.starts.recv() => self.begin(&mut tasks, &uid, work),
                 Some(_) = tasks.join_next() => {}
                 else => return,
             }
         }
     }
 
-    fn begin(&self, tasks: &mut JoinSet<()>, uid: CrUid, work: Work) {
+    fn begin(&self, tasks: &mut JoinSet<()>, uid: &CrUid, work: Work) {
         let jobs = self.jobs.clone();
         let of = uid.clone();
         let abort = tasks.spawn(async move {
@@ -127,7 +127,7 @@ impl Runner {
             };
             jobs.set(&of, job);
         });
-        match self.jobs.table().get_mut(&uid) {
+        match self.jobs.table().get_mut(uid) {
             Some(entry) => entry.abort = Some(abort),
             None => abort.abort(),
         }

@@ -20,12 +20,12 @@ pub fn server(stored: &Stored) -> Option<ServerId> {
     stored.name_any().strip_prefix("host-")?.parse().ok()
 }
 
-/// Reads a Lease from the point of view of the object `us`.
-pub fn read(stored: &Stored, us: &CrUid) -> Lease {
+/// Reads a Lease from the point of view of the object `us`, or of nobody.
+pub fn read(stored: &Stored, us: Option<&CrUid>) -> Lease {
     let identity = stored.spec.as_ref().and_then(|spec| spec.holder_identity.clone());
     let holder = match identity.filter(|holder| !holder.is_empty()) {
         None => LeaseHolder::Nobody,
-        Some(holder) if holder.rsplit('/').next() == Some(us.as_str()) => LeaseHolder::Us,
+        Some(holder) if us.is_some_and(|us| holder.ends_with(us.as_str())) => LeaseHolder::Us,
         Some(holder) => LeaseHolder::Other(holder),
     };
     let annotation = |name: &str| stored.annotations().get(name);
@@ -39,13 +39,19 @@ pub fn read(stored: &Stored, us: &CrUid) -> Lease {
     }
 }
 
-/// Reads Leases by host.
-pub fn by_server(stored: &[Stored], us: &CrUid) -> BTreeMap<ServerId, Lease> {
-    stored.iter().filter_map(|lease| Some((server(lease)?, read(lease, us)))).collect()
+/// Reads Leases by host, from nobody's point of view: the result is shared.
+pub fn by_server(stored: &[Stored]) -> BTreeMap<ServerId, Lease> {
+    stored.iter().filter_map(|lease| Some((server(lease)?, read(lease, None)))).collect()
 }
 
 /// The document of a Lease that `us` takes, at `version` if it exists.
-pub fn taken(server: &ServerId, us: &str, uid: &CrUid, version: Option<&str>, now: Timestamp) -> Value {
+pub fn taken(
+    server: &ServerId,
+    us: &str,
+    uid: &CrUid,
+    version: Option<&str>,
+    now: Timestamp,
+) -> Value {
     let mut lease = json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",

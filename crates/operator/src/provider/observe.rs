@@ -225,12 +225,12 @@ async fn bind(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
         (None, None) => None,
     };
     if let Some(server) = known {
-        let stored = all_leases(context).get_opt(&key::name(&server));
-        let lease = calls::read("the host's Lease", stored).await?;
-        let lease = lease.map_or_else(Lease::free, |lease| leases::read(&lease, &uid));
+        let (all, name) = (all_leases(context), key::name(&server));
+        let lease = calls::read("the host's Lease", all.get_opt(&name)).await?;
+        let lease = lease.map_or_else(Lease::free, |lease| leases::read(&lease, Some(&uid)));
         return read_bound(context, turn, server, lease).await;
     }
-    match list(context, &turn.zone, &uid).await {
+    match list(context, &turn.zone).await {
         Err(why) => turn.seen.bound = Bound::Unbound(Candidates::Failed(why)),
         Ok(candidates) => match named_ours(&turn.seen, &candidates) {
             Some(Candidate { host, lease }) => {
@@ -254,8 +254,11 @@ async fn held_lease(
     let uid = &turn.seen.object.uid;
     let ours = ListParams::default().labels(&format!("{}={uid}", key::HOLDER));
     let held = calls::read("Leases held", all_leases(context).list(&ours)).await?;
-    let mut held: Vec<(ServerId, Lease)> =
-        held.items.iter().filter_map(|l| Some((leases::server(l)?, leases::read(l, uid)))).collect();
+    let mut held: Vec<(ServerId, Lease)> = held
+        .items
+        .iter()
+        .filter_map(|l| Some((leases::server(l)?, leases::read(l, Some(uid)))))
+        .collect();
     let preferred = turn.seen.object.status.server_id.as_deref();
     held.sort_by_key(|(server, _)| Some(server.as_str()) != preferred);
     Ok(held.into_iter().next())
@@ -269,7 +272,7 @@ fn named_ours<'a>(seen: &Observed, candidates: &'a [Candidate]) -> Option<&'a Ca
     candidates.iter().find(|candidate| names.contains(&candidate.host.name))
 }
 
-async fn list(context: &Context, zone: &Zone, us: &CrUid) -> Result<Vec<Candidate>, String> {
+async fn list(context: &Context, zone: &Zone) -> Result<Vec<Candidate>, String> {
     let whole = async {
         let servers = context.scaleway.list_servers(zone).await.map_err(|e| chain(&e))?;
         let every = ListParams::default().labels(key::HOST);
@@ -277,7 +280,7 @@ async fn list(context: &Context, zone: &Zone, us: &CrUid) -> Result<Vec<Candidat
         let stored = stored.map_err(|e| chain(&e))?;
         let mut hosts: Vec<Host> = servers.iter().map(host).collect();
         hosts.sort_by(|a, b| a.id.cmp(&b.id));
-        Ok::<_, String>(Snapshot::new(hosts, leases::by_server(&stored.items, us)))
+        Ok::<_, String>(Snapshot::new(hosts, leases::by_server(&stored.items)))
     };
     context.zones.get(zone, whole).await
 }
@@ -426,8 +429,7 @@ async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
         (Identity::Binding, binding.is_some()),
         (Identity::Token, token.is_some()),
     ]);
-    turn.seen.identity =
-        present.into_iter().filter_map(|(part, is)| is.then_some(part)).collect();
+    turn.seen.identity = present.into_iter().filter_map(|(part, is)| is.then_some(part)).collect();
     let stored = calls::read("its password", all.get_opt(&owned::credentials(&name))).await?;
     let fleet_key = owned::fleet_key(&fleet(&turn.object));
     let fleet_key = calls::read("the fleet's SSH key", all.get_opt(&fleet_key)).await?;

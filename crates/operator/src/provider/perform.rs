@@ -35,7 +35,9 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         Action::SetProviderId(id) => {
             patch(context, turn, json!({"spec": {"providerID": id.to_string()}})).await
         }
-        Action::TakeLease { server, version } => take_lease(context, turn, server, version.as_deref()).await,
+        Action::TakeLease { server, version } => {
+            take_lease(context, turn, server, version.as_deref()).await
+        }
         Action::NoteMarked(server) => {
             let now = context.clock.now().to_string();
             note(context, turn, server, json!({key::MARKED_AT: now, key::UNWIPED: "true"})).await
@@ -65,10 +67,8 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         Action::Cordon { uid } => cordon(context, turn, uid).await,
         Action::DeleteGuest { namespace, name, uid, version, force } => {
             let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
-            let preconditions = Preconditions {
-                uid: Some(uid.clone()),
-                resource_version: Some(version.clone()),
-            };
+            let preconditions =
+                Preconditions { uid: Some(uid.clone()), resource_version: Some(version.clone()) };
             let grace = force.then_some(0);
             let how = DeleteParams {
                 preconditions: Some(preconditions),
@@ -165,7 +165,12 @@ async fn take_lease(
 }
 
 /// Patches our Lease at the version that was read, so only while we still hold it.
-async fn patch_lease(context: &Context, turn: &Turn, server: &ServerId, mut change: Value) -> Outcome {
+async fn patch_lease(
+    context: &Context,
+    turn: &Turn,
+    server: &ServerId,
+    mut change: Value,
+) -> Outcome {
     change["metadata"]["resourceVersion"] = json!(turn.lease_version());
     let patch = Patch::Merge(&change);
     let name = key::name(server);

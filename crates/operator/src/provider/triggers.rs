@@ -7,7 +7,7 @@ use applecart_api::cluster_api::{Cluster, Machine};
 use applecart_api::keys::label;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use futures::stream::BoxStream;
-use futures::{Stream, StreamExt, future};
+use futures::{Stream, StreamExt, future, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::runtime::controller::{Action as Wake, Config};
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -15,11 +15,10 @@ use kube::runtime::watcher::{self, Event};
 use kube::runtime::{Controller, WatchStreamExt, watcher as watch};
 use kube::{Api, ResourceExt};
 
-use super::observe::is_node_ready;
+use super::observe::{chain, is_node_ready};
 use super::turn::turn;
 use super::{Context, jobs};
 use crate::calls::ReadError;
-use crate::provider::observe::chain;
 
 /// Turns at once: each mostly waits for an answer, and none waits for a Mac.
 const CONCURRENT_TURNS: u16 = 32;
@@ -41,19 +40,15 @@ pub async fn machines(context: Arc<Context>, woken: BoxStream<'static, jobs::Key
         .watches(Api::<Cluster>::all(client.clone()), everything, move |cluster| {
             of_cluster(&by_cluster, &cluster)
         })
-        .watches_stream(changed_nodes(client), move |node| named(&by_node, &node.name_any()))
+        .reconcile_on(of_nodes(client, by_node))
         .reconcile_on(woken)
-        .run(turn, failed, context)
+        .run(turn, |object, error, context| failed(&object, error, &context), context)
         .for_each(|_| future::ready(()))
         .await;
 }
 
 /// Something could not be read: nothing follows from that but another look.
-fn failed(
-    object: Arc<ScalewayAppleSiliconMachine>,
-    error: &ReadError,
-    context: Arc<Context>,
-) -> Wake {
+fn failed(object: &ScalewayAppleSiliconMachine, error: &ReadError, context: &Context) -> Wake {
     tracing::warn!(object = %object.name_any(), error = chain(error), "turn");
     Wake::requeue(context.settings.limits.look)
 }
@@ -85,31 +80,39 @@ fn refs(
     found.iter().map(|object| ObjectRef::from_obj(&**object)).collect()
 }
 
-/// Nodes that came, went, or changed in what we look at: heartbeats wake nobody.
-fn changed_nodes(
+/// Objects whose Node came, went, or changed in what we look at: heartbeats wake nobody.
+fn of_nodes(
     client: kube::Client,
-) -> impl Stream<Item = Result<Node, watcher::Error>> + Send + 'static {
+    store: Store<ScalewayAppleSiliconMachine>,
+) -> impl Stream<Item = ObjectRef<ScalewayAppleSiliconMachine>> + Send + 'static {
     let nodes = watch(Api::<Node>::all(client), watcher::Config::default()).default_backoff();
     let mut last: BTreeMap<String, (bool, bool)> = BTreeMap::new();
-    nodes.filter_map(move |event| future::ready(news(&mut last, event)))
+    nodes.flat_map(move |event| {
+        let changed = news(&mut last, event);
+        stream::iter(changed.map(|node| named(&store, &node)).unwrap_or_default())
+    })
 }
 
+/// The name of the Node that an event tells something new about.
 fn news(
     last: &mut BTreeMap<String, (bool, bool)>,
     event: Result<Event<Node>, watcher::Error>,
-) -> Option<Result<Node, watcher::Error>> {
+) -> Option<String> {
     match event {
         Ok(Event::Apply(node) | Event::InitApply(node)) => {
             let cordoned = node.spec.as_ref().is_some_and(|s| s.unschedulable == Some(true));
             let facts = (is_node_ready(&node), cordoned);
             let before = last.insert(node.name_any(), facts);
-            (before != Some(facts)).then_some(Ok(node))
+            (before != Some(facts)).then(|| node.name_any())
         }
         Ok(Event::Delete(node)) => {
             last.remove(&node.name_any());
-            Some(Ok(node))
+            Some(node.name_any())
         }
         Ok(Event::Init | Event::InitDone) => None,
-        Err(error) => Some(Err(error)),
+        Err(error) => {
+            tracing::warn!(error = chain(&error), "could not watch Nodes; trying again");
+            None
+        }
     }
 }
