@@ -12,7 +12,9 @@
 //! Runners, private networks and connectivity diagnostics: paths that nobody here calls answer 404.
 
 mod answer;
+mod bench;
 mod catalogue;
+mod control;
 mod gate;
 mod host;
 mod keys;
@@ -30,6 +32,8 @@ use applecart_api::clock::Clock;
 use applecart_scaleway::{Client, Config, Profile};
 
 pub use answer::Answer;
+pub use bench::{BenchReport, bench};
+pub use control::LEVERS;
 pub use gate::{Call, Gate, Open, Operation, Verdict};
 pub use levers::{HostSpec, HostView, MacSecrets, Rule};
 pub use settings::{Accepts, Durations, Gone, NewPassword, Settings, Shown, Unsure};

@@ -70,7 +70,7 @@ pub struct HostView {
 }
 
 impl HostView {
-    fn of(host: &Host) -> Self {
+    pub(super) fn of(host: &Host) -> Self {
         Self {
             id: host.id.clone(),
             name: host.name.clone(),
@@ -109,7 +109,7 @@ pub struct Rule {
     pub times: Option<u64>,
     /// What becomes of them.
     pub verdict: Verdict,
-    seen: u64,
+    pub(super) seen: u64,
 }
 
 impl Rule {

@@ -1,7 +1,5 @@
 //! A simulated Scaleway under tokio's paused clock, for the tests beside it.
 
-use std::time::Duration;
-
 use applecart_api::clock::Clock;
 use applecart_api::ids::{ServerId, Zone};
 use applecart_scaleway::Client;
@@ -14,7 +12,7 @@ use tokio::time::Instant;
 pub fn clock() -> Clock {
     let (start, epoch) = (Instant::now(), "2026-03-05T08:25:47.808092Z".parse::<Timestamp>());
     let epoch = epoch.unwrap();
-    Clock::new(move || epoch + Duration::from(start.elapsed()))
+    Clock::new(move || epoch + start.elapsed())
 }
 
 pub fn world(settings: Settings) -> Scaleway {
