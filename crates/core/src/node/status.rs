@@ -90,7 +90,9 @@ pub(super) fn status(
 pub(super) fn says_the_same(wanted: &NodeStatus, stored: &NodeStatus) -> bool {
     let timeless = |status: &NodeStatus| {
         let mut conditions = status.conditions.clone().unwrap_or_default();
-        conditions.iter_mut().for_each(|condition| condition.last_heartbeat_time = None);
+        for condition in &mut conditions {
+            condition.last_heartbeat_time = None;
+        }
         conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
         conditions
     };

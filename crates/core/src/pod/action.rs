@@ -37,7 +37,7 @@ pub enum Action {
 }
 
 /// What kind of effect an [`Action`] has: a failure of one kind does not delay another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
     /// A write to the API server.
     Write,

@@ -251,7 +251,7 @@ fn live(
 }
 
 fn create(now: Timestamp, limits: &Limits, seen: &Observed, template: &Template) -> Plan {
-    let failed = seen.failure.as_ref().filter(|failure| failure.of == Effect::Create);
+    let failed = seen.failures.get(&Effect::Create);
     let reason = failed.map_or(Reason::Creating, |f| Reason::CreateFailed(f.message.clone()));
     let action = Action::CreateVm(seen.vm.clone(), Box::new(template.clone()));
     match failed {
@@ -264,7 +264,7 @@ fn create(now: Timestamp, limits: &Limits, seen: &Observed, template: &Template)
 }
 
 fn start(now: Timestamp, limits: &Limits, seen: &Observed, template: &Template) -> Plan {
-    let failed = seen.failure.as_ref().filter(|failure| failure.of == Effect::Start);
+    let failed = seen.failures.get(&Effect::Start);
     match failed {
         Some(failure) if now < due(limits, failure) => {
             let reason = Reason::StartFailed(failure.message.clone());
@@ -312,25 +312,24 @@ fn tell_first(now: Timestamp, seen: &Observed, pod: &PodSeen, plan: Plan) -> Pla
 /// Holds an effect back while its last failure is too fresh, whatever woke us (LH21).
 fn back_off(now: Timestamp, limits: &Limits, seen: &Observed, plan: Plan) -> Decision {
     let Plan { action, reason, slot } = plan;
-    let failed = seen.failure.as_ref().filter(|failure| now < due(limits, failure));
-    match (action, failed) {
-        (Some(action), Some(failure)) if action.effect() == failure.of => {
-            let reason = Reason::BackingOff(failure.message.clone());
-            let wake = until(now, due(limits, failure));
-            Decision { action: None, wake: Some(wake), reason, slot }
-        }
-        (Some(action), _) => {
-            Decision { action: Some(action), wake: Some(Duration::ZERO), reason, slot }
-        }
-        (None, _) if matches!(reason, Reason::Finished | Reason::Forgotten) => {
-            Decision { action: None, wake: None, reason, slot }
-        }
-        (None, Some(failure)) => {
-            let wake = until(now, due(limits, failure)).min(limits.poll);
-            Decision { action: None, wake: Some(wake), reason, slot }
-        }
-        (None, None) => Decision { action: None, wake: Some(limits.poll), reason, slot },
+    let fresh = |effect: &Effect| {
+        let failure = seen.failures.get(effect)?;
+        let due = due(limits, failure);
+        (now < due).then(|| (failure, until(now, due)))
+    };
+    if let Some(action) = action {
+        return match fresh(&action.effect()) {
+            Some((failure, wake)) => {
+                let reason = Reason::BackingOff(failure.message.clone());
+                Decision { action: None, wake: Some(wake), reason, slot }
+            }
+            None => Decision { action: Some(action), wake: Some(Duration::ZERO), reason, slot },
+        };
     }
+    let retry = [Effect::Create, Effect::Start].iter().filter_map(|effect| Some(fresh(effect)?.1));
+    let wake = retry.fold(limits.poll, Duration::min);
+    let over = matches!(reason, Reason::Finished | Reason::Forgotten);
+    Decision { action: None, wake: (!over).then_some(wake), reason, slot }
 }
 
 fn look_again(reason: Reason) -> Plan {

@@ -96,8 +96,6 @@ pub enum Published {
 /// An effect that failed and was not followed by a success.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What was tried.
-    pub of: Effect,
     /// What it said, for people.
     pub message: String,
     /// How often in a row.
@@ -156,9 +154,8 @@ impl PodSeen {
         match (self.status.phase.as_deref(), self.ready_to_start(), started) {
             (Some("Succeeded" | "Failed"), ..) => Published::Ended,
             (Some("Running"), ..) => Published::Running,
-            (_, Some((true, since)), _) => Published::Booting { since },
             // The original published a start time only once its VM's process was alive.
-            (_, None, Some(since)) => Published::Booting { since },
+            (_, Some((true, since)), _) | (_, None, Some(since)) => Published::Booting { since },
             (_, Some((false, _)), _) | (_, None, None) => Published::NotStarted,
         }
     }
@@ -215,8 +212,8 @@ pub struct Observed {
     pub slots_taken: Vec<VmName>,
     /// The Node's address, if it is known.
     pub node_ip: Option<IpAddr>,
-    /// The last effect, if it failed.
-    pub failure: Option<Failure>,
+    /// Effects that failed and did not succeed since.
+    pub failures: BTreeMap<Effect, Failure>,
 }
 
 impl Observed {

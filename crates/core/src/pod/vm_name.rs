@@ -62,8 +62,9 @@ impl fmt::Display for VmName {
 }
 
 fn hex(text: &str, digits: usize) -> String {
-    let all: String = Sha256::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
-    all[..digits].to_owned()
+    let mut all = format!("{:x}", Sha256::digest(text));
+    all.truncate(digits);
+    all
 }
 
 #[cfg(test)]

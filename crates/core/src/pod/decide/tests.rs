@@ -55,7 +55,7 @@ fn fresh() -> Scene {
         address: Address::NotAsked,
         slots_taken: Vec::new(),
         node_ip: Some("10.0.0.7".parse().unwrap()),
-        failure: None,
+        failures: BTreeMap::new(),
     };
     Scene { pod, seen }
 }
@@ -90,7 +90,7 @@ impl Scene {
 
     fn failed(mut self, of: Effect, attempts: u32, seconds_ago: i64) -> Self {
         let message = "it broke".to_owned();
-        self.seen.failure = Some(Failure { of, message, attempts, at: at(seconds_ago) });
+        self.seen.failures.insert(of, Failure { message, attempts, at: at(seconds_ago) });
         self
     }
 
