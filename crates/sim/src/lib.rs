@@ -1,4 +1,8 @@
 //! The world, simulated: Scaleway, Macs, Tart, Kubernetes; clock, faults, oracles.
 
+pub mod cluster_api;
 pub mod kubernetes;
+pub mod mac;
 pub mod scaleway;
+pub mod tart;
+pub mod world;
