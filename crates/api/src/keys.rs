@@ -57,3 +57,61 @@ pub const LEADER_LEASE: &str = "scaleway-applesilicon.infrastructure.cluster.x-k
 
 /// The launchd job of the agent on a Mac.
 pub const AGENT_JOB: &str = "dev.tuist.tart-kubelet";
+
+/// The Lease of a host: who holds it, and what is known of it whoever holds it.
+pub mod lease {
+    use crate::ids::ServerId;
+
+    /// Label on every host's Lease.
+    pub const HOST: &str = "applecart.dev/host";
+    /// Label with the UID of the object that holds the host.
+    pub const HOLDER: &str = "applecart.dev/holder";
+    /// Annotation: when the host was seen under its holder's claiming name.
+    pub const MARKED_AT: &str = "applecart.dev/marked-at";
+    /// Annotation: when a wipe was last seen to run.
+    pub const WIPED_AT: &str = "applecart.dev/wiped-at";
+    /// Annotation: `"true"` from the claim until the next wipe is seen to run.
+    pub const UNWIPED: &str = "applecart.dev/unwiped";
+
+    /// The Lease's name.
+    #[must_use]
+    pub fn name(server: &ServerId) -> String {
+        format!("host-{server}")
+    }
+}
+
+/// Names of the objects that belong to one machine, and the keys in its Secrets.
+pub mod owned {
+    /// Secret with the host's password and pinned key.
+    #[must_use]
+    pub fn credentials(machine: &str) -> String {
+        format!("{machine}-bootstrap")
+    }
+
+    /// Secret with the SSH key that a fleet shares.
+    #[must_use]
+    pub fn fleet_key(fleet: &str) -> String {
+        format!("{fleet}-ssh")
+    }
+
+    /// `ServiceAccount` and `ClusterRoleBinding` of the agent.
+    #[must_use]
+    pub fn agent(machine: &str) -> String {
+        format!("tart-kubelet-{machine}")
+    }
+
+    /// Secret with the agent's token.
+    #[must_use]
+    pub fn agent_token(machine: &str) -> String {
+        format!("tart-kubelet-{machine}-token")
+    }
+
+    /// Key of the password in the credentials Secret.
+    pub const PASSWORD: &str = "sudo-password";
+    /// Key of the user name in the credentials Secret.
+    pub const USER: &str = "ssh-username";
+    /// Key of the pinned host key in the credentials Secret.
+    pub const HOST_KEY: &str = "host-fingerprint";
+    /// Key of the private key in the fleet's Secret.
+    pub const PRIVATE_KEY: &str = "id_ed25519";
+}

@@ -1,1 +1,38 @@
 //! A Mac over SSH: read, write, run; the steps that turn a factory Mac into a node.
+//!
+//! # Flow
+//! [`Dial`] (address, key, pinned host key) → a [`Mac`] → [`bootstrap()`] with a [`HostConfig`]: each
+//! [`Step`] checks, applies what differs, and reads back what it applied.
+//!
+//! # Guarantees
+//! - First bootstrap and update are the same steps with the same desired configuration.
+//! - A converged host costs reads only. A run that was cut off anywhere is finished by the next one.
+//! - Success is declared after reading back effects, never after writing.
+//! - No secret is in an argument vector, script text, error, or `Debug` output: secrets travel on
+//!   stdin and in file contents alone.
+//! - A running VM survives every step; a step that would end one is postponed and says so.
+//!
+//! # Assumptions
+//! - One bootstrap per host at a time; the caller holds the host's Lease.
+
+mod bootstrap;
+mod command;
+mod config;
+mod edge;
+mod hidden;
+pub mod kcpassword;
+pub mod pf;
+pub mod plist;
+mod ssh;
+mod steps;
+
+pub use bootstrap::{Done, Progress, Report, StepReport, bootstrap};
+pub use command::{Command, Output, Privilege, Program, Script};
+pub use config::{
+    ConfigError, Fingerprint, FleetWide, HostConfig, Password, Payload, PerHost, TartBundle,
+    UserName,
+};
+pub use edge::{Answer, Dial, File, HostKey, Mac, MacError, Owner, Session, Target};
+pub use hidden::Hidden;
+pub use ssh::{KeyPair, Ssh, public_key};
+pub use steps::{Cause, Next, Step, StepError, paths, scripts};

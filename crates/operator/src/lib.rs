@@ -1,1 +1,7 @@
-//! The shell in the cluster: provider and runner pools.
+//! The shell in the cluster: it observes, lets `core` decide, and performs one effect a turn.
+
+mod calls;
+mod events;
+pub mod provider;
+pub mod runner_pools;
+mod troubles;

@@ -1,3 +1,5 @@
 //! The world, simulated: Scaleway, Macs, Tart, Kubernetes; clock, faults, oracles.
 
 pub mod cluster_api;
+pub mod kubernetes;
+pub mod scaleway;

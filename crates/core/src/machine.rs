@@ -1,0 +1,36 @@
+//! A Machine: one Mac, claimed from the pool, bootstrapped, and returned wiped. No I/O here.
+//!
+//! # Flow
+//! [`Observed`] → [`decide()`] (one [`Action`], when to look again, and a [`Reason`]) → the shell
+//! performs it → look again. [`status()`] turns the same input into what people read.
+//!
+//! # Guarantees
+//! - A host is renamed only while we hold its Lease, and only from the name just read (S3).
+//! - A host gets a pool name only after its wipe was accepted (LH1, LH22).
+//! - Deletion is looked at first, in every state; it needs neither Machine nor Cluster (V1).
+//! - Paused means no call outside; nothing is written before a Machine owns the object.
+//! - Any turn may be the first: nothing is remembered that cannot be read again. What is in memory
+//!   (a running bootstrap, the last failure) may be lost at any moment and costs time alone.
+//!
+//! # Assumptions
+//! - Renames at Scaleway are unconditional, the last one wins; Leases are atomic.
+//! - The shell reads the host this turn, uncached, before it performs.
+
+mod action;
+mod claim;
+mod decide;
+mod observed;
+mod reason;
+mod release;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use action::{Action, Identity};
+pub use decide::{Decision, Limits, decide};
+pub use observed::{
+    Bound, Candidate, Candidates, Credentials, Guest, Host, HostRead, HostState, Job, Lease,
+    LeaseHolder, Node, Object, Observed, Pause, Release, Trouble,
+};
+pub use reason::{PoolCounts, Reason};
+pub use status::status;

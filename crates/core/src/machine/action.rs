@@ -1,0 +1,131 @@
+//! Every effect that a Machine can have, as data. The shell performs one and looks again.
+
+use applecart_api::ids::{ProviderId, ServerId};
+use applecart_api::machine::ScalewayAppleSiliconMachineStatus;
+
+/// One effect, with the precondition under which it is safe inside it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Put our finalizer on the object, before the first call outside.
+    AddFinalizer,
+    /// Take our finalizer off: nothing outside is left.
+    RemoveFinalizer,
+    /// Store the status, if the object is still at the version that was read.
+    WriteStatus(Box<ScalewayAppleSiliconMachineStatus>),
+    /// Store the status that tells how a bootstrap ended; then the job is forgotten.
+    RecordBootstrap(Box<ScalewayAppleSiliconMachineStatus>),
+    /// Write the provider ID into the spec.
+    SetProviderId(ProviderId),
+    /// Take the host's Lease, if it is still at this version (`None`: does not exist).
+    TakeLease {
+        /// The host.
+        server: ServerId,
+        /// Version that was read.
+        version: Option<String>,
+    },
+    /// Note in our Lease that the host was seen under our claiming name.
+    NoteMarked(ServerId),
+    /// Note in our Lease that a wipe was seen to run.
+    NoteWiped(ServerId),
+    /// Give our Lease up.
+    ClearLease(ServerId),
+    /// Rename the host, which was just read under the name `was`.
+    Rename {
+        /// The host.
+        server: ServerId,
+        /// Its name in this turn's read.
+        was: String,
+        /// Its name from now on.
+        to: String,
+    },
+    /// Ask for the host to be wiped. Asking twice is harmless.
+    RequestWipe(ServerId),
+    /// Store the password that this turn's read of the host carried.
+    StoreCredentials(ServerId),
+    /// Forget the password and the host key of a host that is being wiped.
+    DeleteCredentials,
+    /// Make one part of the Node's identity.
+    CreateIdentity(Identity),
+    /// Remove one part of the Node's identity.
+    DeleteIdentity(Identity),
+    /// Begin a bootstrap beside this loop.
+    StartBootstrap(ServerId),
+    /// End the bootstrap that runs beside this loop.
+    StopBootstrap,
+    /// Let no new Pod come to the Node.
+    Cordon {
+        /// UID that the Node must still have.
+        uid: String,
+    },
+    /// Delete a Pod that no job claimed, or whose Mac is wiped, if it is still as it was read.
+    DeleteGuest {
+        /// Namespace.
+        namespace: String,
+        /// Name.
+        name: String,
+        /// UID that it must still have.
+        uid: String,
+        /// Version that it must still have: a claim in between changes it.
+        version: String,
+        /// Without grace: nobody is left to stop it.
+        force: bool,
+    },
+    /// Take the agent's finalizer off a Pod whose Mac is wiped, so that it can go.
+    FreeGuest {
+        /// Namespace.
+        namespace: String,
+        /// Name.
+        name: String,
+        /// UID that it must still have.
+        uid: String,
+    },
+    /// Delete the Node of a Mac that is wiped.
+    DeleteNode {
+        /// UID that it must still have.
+        uid: String,
+    },
+}
+
+impl Action {
+    /// What the effect is, for messages about it.
+    #[must_use]
+    pub fn describe(&self) -> &'static str {
+        match self {
+            Self::AddFinalizer => "add the finalizer",
+            Self::RemoveFinalizer => "remove the finalizer",
+            Self::WriteStatus(_) | Self::RecordBootstrap(_) => "write the status",
+            Self::SetProviderId(_) => "write the provider ID",
+            Self::TakeLease { .. } => "take the host's Lease",
+            Self::NoteMarked(_) | Self::NoteWiped(_) => "note in the host's Lease",
+            Self::ClearLease(_) => "give up the host's Lease",
+            Self::Rename { .. } => "rename the host",
+            Self::RequestWipe(_) => "request the wipe",
+            Self::StoreCredentials(_) => "store the host's password",
+            Self::DeleteCredentials => "delete the host's password",
+            Self::CreateIdentity(_) => "create the Node's identity",
+            Self::DeleteIdentity(_) => "delete the Node's identity",
+            Self::StartBootstrap(_) => "begin the bootstrap",
+            Self::StopBootstrap => "end the bootstrap",
+            Self::Cordon { .. } => "cordon the Node",
+            Self::DeleteGuest { .. } => "delete an idle Pod",
+            Self::FreeGuest { .. } => "free a Pod",
+            Self::DeleteNode { .. } => "delete the Node",
+        }
+    }
+}
+
+/// The parts of a Node's identity, in the order in which they are made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Identity {
+    /// The `ServiceAccount` that the agent is.
+    ServiceAccount,
+    /// What it may do.
+    Binding,
+    /// The Secret that Kubernetes fills with its token.
+    Token,
+}
+
+impl Identity {
+    /// All parts, in the order in which they are made.
+    pub const ALL: [Self; 3] = [Self::ServiceAccount, Self::Binding, Self::Token];
+}

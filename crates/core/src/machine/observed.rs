@@ -1,0 +1,318 @@
+//! What was read this turn, parsed once. The shell fills it in; nothing here reads.
+
+use applecart_api::ids::{ClusterId, CrUid, ProviderId, ServerId, Zone};
+use applecart_api::machine::ScalewayAppleSiliconMachineStatus;
+use applecart_api::name_class::{Marker, NameClass};
+use applecart_api::os_pin::OsPin;
+use jiff::Timestamp;
+
+/// Everything that one decision may depend on.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The object itself, read this turn.
+    pub object: Object,
+    /// This cluster's mark in names.
+    pub cluster: ClusterId,
+    /// The host that the object has, or the hosts that it may take.
+    pub bound: Bound,
+    /// What the host is to be bootstrapped with.
+    pub credentials: Credentials,
+    /// Which parts of the Node's identity are there.
+    pub identity: Vec<super::Identity>,
+    /// The Node of the object's name, if it is registered.
+    pub node: Option<Node>,
+    /// Pods bound to that Node.
+    pub guests: Vec<Guest>,
+    /// The bootstrap that runs beside this loop.
+    pub job: Job,
+    /// The last effect that failed, if that was the last thing that happened.
+    pub trouble: Option<Trouble>,
+}
+
+/// The object, and what its owners allow.
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// Name: of the object, the Machine, the Node, and the claimed host.
+    pub name: String,
+    /// Never used twice, unlike the name.
+    pub uid: CrUid,
+    /// Generation of the spec.
+    pub generation: Option<i64>,
+    /// Our finalizer is on it.
+    pub finalizer: bool,
+    /// Since when it is being deleted.
+    pub deleting_since: Option<Timestamp>,
+    /// `clusterctl move` is deleting it: its host lives on elsewhere.
+    pub deleted_for_move: bool,
+    /// A Machine owns it.
+    pub owned_by_machine: bool,
+    /// Why nothing may be touched, if so.
+    pub paused: Option<Pause>,
+    /// What its Cluster and Machine have not done yet, in words; empty if they have.
+    pub waiting_for: Option<String>,
+    /// How long a running job may hold up a deletion; `None` is for ever.
+    pub drain_timeout: Option<std::time::Duration>,
+    /// Pool that it adopts from and returns to; `None` if neither spec nor flag names one.
+    pub pool_prefix: Option<String>,
+    /// Zone to look in.
+    pub zone: Zone,
+    /// Server type to match.
+    pub server_type: String,
+    /// OS to match.
+    pub os: OsPin,
+    /// Provider ID that the spec carries.
+    pub provider_id: Option<ProviderId>,
+    /// Status as stored.
+    pub status: ScalewayAppleSiliconMachineStatus,
+}
+
+/// Why nothing may be touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// `Cluster.spec.paused`.
+    Cluster,
+    /// The annotation on the object itself.
+    Annotation,
+}
+
+/// Which host the object has.
+#[derive(Clone, Debug)]
+#[allow(clippy::large_enum_variant, reason = "one value a turn")]
+pub enum Bound {
+    /// None yet: these are the hosts to choose from.
+    Unbound(Candidates),
+    /// This one, by Lease, status, provider ID or name.
+    To {
+        /// The host's id.
+        server: ServerId,
+        /// Its Lease.
+        lease: Lease,
+        /// The host, read this turn.
+        host: HostRead,
+    },
+    /// Nobody looked, because nothing outside may be touched or needs to be.
+    NotRead,
+}
+
+/// The zone's hosts, as one list told them.
+#[derive(Clone, Debug)]
+pub enum Candidates {
+    /// Hosts whose name makes them ours or the pool's, in order of id.
+    Listed(Vec<Candidate>),
+    /// The list could not be had.
+    Failed(String),
+}
+
+/// One host of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The host as listed.
+    pub host: Host,
+    /// Its Lease.
+    pub lease: Lease,
+}
+
+/// A host's Lease: the one atomic thing there is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Who holds the host.
+    pub holder: LeaseHolder,
+    /// Version to write against; `None` if the Lease does not exist yet.
+    pub version: Option<String>,
+    /// When the host was seen under our claiming name.
+    pub marked_at: Option<Timestamp>,
+    /// When a wipe was last seen to run, since the last owner.
+    pub wiped_at: Option<Timestamp>,
+    /// The host had an owner after its last accepted wipe.
+    pub unwiped: bool,
+}
+
+impl Lease {
+    /// The Lease of a host that nobody ever held.
+    #[must_use]
+    pub fn free() -> Self {
+        Self {
+            holder: LeaseHolder::Nobody,
+            version: None,
+            marked_at: None,
+            wiped_at: None,
+            unwiped: false,
+        }
+    }
+}
+
+/// Who holds a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeaseHolder {
+    /// Nobody.
+    Nobody,
+    /// This object.
+    Us,
+    /// Another object, named for people.
+    Other(String),
+}
+
+/// What a read of the host said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostRead {
+    /// It is there.
+    Seen(Host),
+    /// Scaleway does not know it any more.
+    Gone,
+    /// It could not be read.
+    Failed(String),
+}
+
+/// A host at Scaleway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// Its id.
+    pub id: ServerId,
+    /// Its name.
+    pub name: String,
+    /// What it is doing.
+    pub state: HostState,
+    /// Delivered to us.
+    pub delivered: bool,
+    /// Scheduled for deletion.
+    pub retiring: bool,
+    /// Server type.
+    pub server_type: String,
+    /// OS name and family.
+    pub os: Option<(String, String)>,
+    /// Where it answers.
+    pub address: Option<String>,
+    /// The read carried a usable password.
+    pub has_password: bool,
+}
+
+impl Host {
+    /// What its name means to an object of this pool.
+    #[must_use]
+    pub fn class(&self, pool_prefix: Option<&str>) -> NameClass {
+        NameClass::read(&self.name, pool_prefix.unwrap_or_default())
+    }
+}
+
+/// What a host is doing, as far as we care.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostState {
+    /// Up.
+    Ready,
+    /// Being wiped.
+    Reinstalling,
+    /// Between two states; ask again later.
+    Changing(String),
+    /// Broken, locked or unheard of: only a person helps.
+    Stuck(String),
+}
+
+/// What a bootstrap needs besides the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credentials {
+    /// The fleet's SSH key is there.
+    pub fleet_key: bool,
+    /// The host's password is stored for us.
+    pub password: bool,
+    /// The token of the Node's identity is filled in.
+    pub token: bool,
+}
+
+/// A registered Node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Its UID, for a delete that means this one.
+    pub uid: String,
+    /// Provider ID that it carries.
+    pub provider_id: Option<String>,
+    /// It takes no new Pods.
+    pub cordoned: bool,
+    /// Its agent says that it is well.
+    pub ready: bool,
+}
+
+/// A Pod on the Mac.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "four facts, each seen on its own")]
+pub struct Guest {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// UID and version that a delete must still meet.
+    pub uid: String,
+    /// See `uid`.
+    pub version: String,
+    /// A job claimed it, and it has not ended.
+    pub busy: bool,
+    /// Being deleted.
+    pub deleting: bool,
+    /// Being deleted without grace: only finalizers keep it.
+    pub forced: bool,
+    /// The agent's finalizer is on it.
+    pub agent_finalizer: bool,
+}
+
+/// The bootstrap that runs beside the loop, in this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// None runs.
+    None,
+    /// One runs.
+    Running {
+        /// Step name, number from 1, and count; `None` before the first.
+        step: Option<(String, usize, usize)>,
+        /// When that step began.
+        since: Timestamp,
+    },
+    /// It ended well; what it applied has this fingerprint.
+    Succeeded(String),
+    /// It failed, and said this.
+    Failed(String),
+}
+
+/// An effect that failed: the same one is not tried again before `retry_at`, whatever wakes us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// What was tried and what was said.
+    pub message: String,
+    /// When the next try is due.
+    pub retry_at: Timestamp,
+}
+
+/// Where a host that we hold is on its way back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// Under our own name, claimed or claiming.
+    NotBegun,
+    /// Under our releasing name.
+    Marked,
+    /// Under a pool name.
+    InPool,
+    /// Under a name that is not ours.
+    NotOurs,
+}
+
+impl Observed {
+    /// The marker of this object.
+    #[must_use]
+    pub fn marker(&self) -> Marker {
+        Marker { cluster: self.cluster.clone(), uid: self.object.uid.clone() }
+    }
+
+    /// Where `host` is on its way back to the pool.
+    #[must_use]
+    pub fn release_of(&self, host: &Host) -> Release {
+        match host.class(self.object.pool_prefix.as_deref()) {
+            NameClass::Releasing(marker) if marker == self.marker() => Release::Marked,
+            NameClass::Claiming(marker) if marker == self.marker() => Release::NotBegun,
+            NameClass::Other(name) if name == self.object.name => Release::NotBegun,
+            NameClass::Pool => Release::InPool,
+            NameClass::Claiming(_)
+            | NameClass::Releasing(_)
+            | NameClass::OldMarker
+            | NameClass::Quarantined
+            | NameClass::Other(_) => Release::NotOurs,
+        }
+    }
+}

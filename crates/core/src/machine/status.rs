@@ -1,0 +1,182 @@
+//! What we tell people. Derived from what was seen and decided; can be wiped and rebuilt.
+
+use applecart_api::condition::{Condition, Says, set};
+use applecart_api::machine::{
+    BootstrapProgress, Initialization, MachineAddress, ScalewayAppleSiliconMachineStatus,
+};
+use jiff::Timestamp;
+
+use super::decide::Decision;
+use super::observed::{Bound, Host, HostRead, Job, LeaseHolder, Observed, Release};
+use super::reason::Reason;
+
+/// The condition that says that a bootstrap ended well on this host.
+pub(super) const BOOTSTRAPPED: &str = "Bootstrapped";
+const PROVISIONED: &str = "Provisioned";
+const READY: &str = "Ready";
+const PAUSED: &str = "Paused";
+
+/// The status that goes with this turn.
+///
+/// Equal input gives an equal status, so an unchanged world causes no write.
+#[must_use]
+pub fn status(
+    now: Timestamp,
+    seen: &Observed,
+    decision: &Decision,
+) -> ScalewayAppleSiliconMachineStatus {
+    let mut status = seen.object.status.clone();
+    status.observed_generation = seen.object.generation;
+    status.last_reason = Some(decision.reason.to_string());
+    if let Some(host) = held_host(seen) {
+        bind(&mut status, host);
+    }
+    status.bootstrap = match &seen.job {
+        Job::Running { step: Some((name, index, total)), since } => {
+            Some(progress(name, *index, *total, *since))
+        }
+        Job::Running { step: None, .. } | Job::None | Job::Succeeded(_) | Job::Failed(_) => None,
+    };
+    status.node_name = seen.node.as_ref().map(|_| seen.object.name.clone());
+    let ready = decision.reason == Reason::Ready;
+    status.ready = Some(ready);
+    if ready {
+        status.initialization = Some(Initialization { provisioned: Some(true) });
+    }
+    tell_conditions(now, seen, decision, &mut status);
+    status.phase = Some(phase(seen, decision).to_owned());
+    status
+}
+
+/// The status after a bootstrap that ended well.
+pub(super) fn bootstrapped_status(
+    now: Timestamp,
+    seen: &Observed,
+    stamp: &str,
+    reason: &Reason,
+) -> ScalewayAppleSiliconMachineStatus {
+    let mut status = base(now, seen, reason);
+    status.tart_kubelet_binary_sha = Some(stamp.to_owned());
+    status.bootstrap_attempts = None;
+    status.bootstrap_reboot_issued = None;
+    status.next_attempt_at = None;
+    let says = Says {
+        type_: BOOTSTRAPPED,
+        status: "True",
+        reason: "Bootstrapped",
+        message: String::new(),
+    };
+    set(&mut status.conditions, says, seen.object.generation, now);
+    status
+}
+
+/// The status after a bootstrap that failed: the next one is due at `due`.
+pub(super) fn failed_status(
+    now: Timestamp,
+    seen: &Observed,
+    attempts: i32,
+    due: Timestamp,
+    reason: &Reason,
+) -> ScalewayAppleSiliconMachineStatus {
+    let mut status = base(now, seen, reason);
+    status.bootstrap_attempts = Some(attempts);
+    status.next_attempt_at = Some(due);
+    let message = match reason {
+        Reason::BootstrapFailed { message, .. } => message.clone(),
+        other => other.to_string(),
+    };
+    let says = Says { type_: BOOTSTRAPPED, status: "False", reason: reason.word(), message };
+    set(&mut status.conditions, says, seen.object.generation, now);
+    status
+}
+
+fn base(now: Timestamp, seen: &Observed, reason: &Reason) -> ScalewayAppleSiliconMachineStatus {
+    let decision = Decision { action: None, wake: None, reason: reason.clone() };
+    let mut status = status(now, seen, &decision);
+    status.bootstrap = None;
+    status
+}
+
+/// The host that we hold under a name of ours, if this turn saw it.
+fn held_host(seen: &Observed) -> Option<&Host> {
+    match &seen.bound {
+        Bound::To { lease, host: HostRead::Seen(host), .. }
+            if lease.holder == LeaseHolder::Us
+                && matches!(seen.release_of(host), Release::NotBegun | Release::Marked) =>
+        {
+            Some(host)
+        }
+        Bound::To { .. } | Bound::Unbound(_) | Bound::NotRead => None,
+    }
+}
+
+fn bind(status: &mut ScalewayAppleSiliconMachineStatus, host: &Host) {
+    status.server_id = Some(host.id.to_string());
+    if let Some(address) = &host.address {
+        status.addresses =
+            vec![MachineAddress { type_: "ExternalIP".to_owned(), address: address.clone() }];
+    }
+}
+
+fn progress(name: &str, index: usize, total: usize, since: Timestamp) -> BootstrapProgress {
+    let number = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+    BootstrapProgress {
+        step: name.to_owned(),
+        index: number(index),
+        total: number(total),
+        since: Some(since),
+        display: format!("{index}/{total} {name}"),
+    }
+}
+
+fn tell_conditions(
+    now: Timestamp,
+    seen: &Observed,
+    decision: &Decision,
+    status: &mut ScalewayAppleSiliconMachineStatus,
+) {
+    let generation = seen.object.generation;
+    let reason = &decision.reason;
+    let mut say = |type_, holds: bool, word, message: String| {
+        let says =
+            Says { type_, status: if holds { "True" } else { "False" }, reason: word, message };
+        set(&mut status.conditions, says, generation, now);
+    };
+    match reason {
+        Reason::Paused(_) => say(PAUSED, true, "Paused", reason.to_string()),
+        _ => say(PAUSED, false, "NotPaused", String::new()),
+    }
+    let word = if *reason == Reason::Ready { "Ready" } else { reason.word() };
+    let text = if *reason == Reason::Ready { String::new() } else { reason.to_string() };
+    say(READY, *reason == Reason::Ready, word, text);
+    let claimed = held_host(seen).is_some_and(|host| host.name == seen.object.name);
+    if claimed {
+        say(PROVISIONED, true, "Provisioned", String::new());
+    } else if seen.object.deleting_since.is_none() && !matches!(reason, Reason::CannotRead(_)) {
+        say(PROVISIONED, false, reason.word(), reason.to_string());
+    }
+}
+
+/// Phase is a function of what is true, never a memory (P29).
+fn phase(seen: &Observed, decision: &Decision) -> &'static str {
+    let object = &seen.object;
+    if object.deleting_since.is_some() {
+        return "Deleting";
+    }
+    if object.status.failure_reason.is_some() {
+        return "Failed";
+    }
+    let claimed = held_host(seen).is_some_and(|host| host.name == object.name);
+    match (&seen.bound, &decision.reason) {
+        (_, Reason::Ready) => "Ready",
+        _ if claimed => "Bootstrapping",
+        (Bound::To { .. }, _) | (Bound::Unbound(_), Reason::Adopting) => "Adopting",
+        (Bound::Unbound(_) | Bound::NotRead, _) => "Pending",
+    }
+}
+
+/// What a stored status says of its last failed bootstrap; empty if there was none.
+pub(super) fn failure_detail(status: &ScalewayAppleSiliconMachineStatus) -> String {
+    let failed = |c: &&Condition| c.type_ == BOOTSTRAPPED && c.status == "False";
+    status.conditions.iter().find(failed).and_then(|c| c.message.clone()).unwrap_or_default()
+}

@@ -1,0 +1,14 @@
+//! How an effect ended.
+
+/// How an effect ended. `Unknown` is neither success nor failure: look again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It happened.
+    Done,
+    /// Its precondition no longer held; nothing happened.
+    Refused,
+    /// It did not happen, and this is what was said. Never contains a secret.
+    Failed(String),
+    /// No answer. It may have happened.
+    Unknown,
+}

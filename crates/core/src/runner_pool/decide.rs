@@ -1,0 +1,447 @@
+//! All choices of a pool. Pure: same input, same answer; time comes in as an argument.
+
+use std::fmt;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::action::Action;
+use super::observed::{Observed, Runner, RunnerState};
+use super::status::status;
+
+/// Times that an operator may tune.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How often a pool at rest is looked at.
+    pub keep: Duration,
+    /// How often a pool that waits for something is looked at.
+    pub look: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { keep: Duration::from_mins(1), look: Duration::from_secs(10) }
+    }
+}
+
+impl Limits {
+    /// All of them, `speed` times shorter.
+    #[must_use]
+    pub fn scaled(self, speed: f64) -> Self {
+        Self { keep: self.keep.div_f64(speed), look: self.look.div_f64(speed) }
+    }
+}
+
+/// One turn's answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// The one effect to perform now, if any.
+    pub action: Option<Action>,
+    /// Look again no later than this, event or not.
+    pub wake: Option<Duration>,
+    /// Why, for people.
+    pub reason: Reason,
+}
+
+/// Why a pool does what it does. Shown to people as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The pool is for another operating system.
+    NotDarwin,
+    /// The last effect failed.
+    Trouble(String),
+    /// Fewer runners than asked for.
+    Growing,
+    /// More runners than asked for.
+    Shrinking,
+    /// More runners than asked for, and all of them busy.
+    WaitingForJobs(usize),
+    /// A runner ended and makes room.
+    Reaping,
+    /// Idle runners get a new image, one after another.
+    Rolling(usize),
+    /// All runners are there; so many still start.
+    Starting(usize),
+    /// As asked for.
+    Warm,
+    /// The pool is deleted; idle runners go.
+    Draining,
+    /// The pool is deleted, and nothing is left.
+    Drained,
+}
+
+impl Reason {
+    /// One CamelCase word, for conditions and Events.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::NotDarwin => "NotDarwin",
+            Self::Trouble(_) => "EffectFailed",
+            Self::Growing => "Growing",
+            Self::Shrinking => "Shrinking",
+            Self::WaitingForJobs(_) => "WaitingForJobs",
+            Self::Reaping => "Reaping",
+            Self::Rolling(_) => "Rolling",
+            Self::Starting(_) => "Starting",
+            Self::Warm => "Warm",
+            Self::Draining => "Draining",
+            Self::Drained => "Drained",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotDarwin => write!(f, "only pools with spec.os darwin are kept here"),
+            Self::Trouble(message) => write!(f, "could not {message}"),
+            Self::Growing => write!(f, "creating runners"),
+            Self::Shrinking => write!(f, "deleting idle runners"),
+            Self::WaitingForJobs(busy) => write!(f, "waiting for {busy} running jobs to end"),
+            Self::Reaping => write!(f, "replacing a runner that ended"),
+            Self::Rolling(stale) => write!(f, "{stale} runners still have the old image"),
+            Self::Starting(starting) => write!(f, "{starting} runners are starting"),
+            Self::Warm => write!(f, "as asked for"),
+            Self::Draining => write!(f, "deleted: idle runners go"),
+            Self::Drained => write!(f, "deleted: no runner is left"),
+        }
+    }
+}
+
+/// Decides one turn. Deletion is looked at first.
+#[must_use]
+pub fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
+    let decision = match held_up(now, seen) {
+        Some(held) => held,
+        None if seen.pool.deleting => drain(seen, limits),
+        None => keep(seen, limits),
+    };
+    tell_first(now, seen, decision)
+}
+
+fn held_up(now: Timestamp, seen: &Observed) -> Option<Decision> {
+    let trouble = seen.trouble.as_ref().filter(|trouble| now < trouble.retry_at)?;
+    let due = Duration::try_from(trouble.retry_at.duration_since(now)).unwrap_or_default();
+    Some(wait(Reason::Trouble(trouble.message.clone()), due))
+}
+
+fn keep(seen: &Observed, limits: &Limits) -> Decision {
+    let pool = &seen.pool;
+    if !pool.is_darwin() {
+        return wait(Reason::NotDarwin, limits.keep);
+    }
+    if !pool.finalizer {
+        return act(Action::AddFinalizer, Reason::Growing);
+    }
+    if let Some(decision) = reap(seen) {
+        return decision;
+    }
+    let alive: Vec<&Runner> = seen.runners.iter().filter(|runner| runner.is_alive()).collect();
+    if alive.len() < pool.replicas() {
+        return grow(seen);
+    }
+    if let Some(account) = spare_account(seen) {
+        return act(Action::DeleteAccount(account), Reason::Reaping);
+    }
+    if alive.len() > pool.replicas() {
+        return shrink(&alive, limits);
+    }
+    roll(seen, &alive, limits)
+}
+
+/// A runner that ended goes: its Pod, then (as a spare account) its `ServiceAccount`.
+fn reap(seen: &Observed) -> Option<Decision> {
+    let ended = |runner: &&Runner| runner.state == RunnerState::Ended && !runner.deleting;
+    let runner = seen.runners.iter().find(ended)?;
+    Some(act(delete(runner), Reason::Reaping))
+}
+
+fn grow(seen: &Observed) -> Decision {
+    match spare_account(seen) {
+        Some(account) => act(Action::CreatePod(account), Reason::Growing),
+        None => act(Action::CreateAccount(seen.fresh_name.clone()), Reason::Growing),
+    }
+}
+
+/// An account that no Pod of the pool uses, not even a leaving one.
+fn spare_account(seen: &Observed) -> Option<String> {
+    let used = |name: &str| seen.runners.iter().any(|runner| runner.name == name);
+    seen.accounts.iter().find(|account| !used(account)).cloned()
+}
+
+/// Runners that never ran go before idle ones; busy ones never.
+fn shrink(alive: &[&Runner], limits: &Limits) -> Decision {
+    let first = |state| alive.iter().find(|runner| runner.state == state);
+    match first(RunnerState::Starting).or_else(|| first(RunnerState::Idle)) {
+        Some(runner) => act(delete(runner), Reason::Shrinking),
+        None => wait(Reason::WaitingForJobs(alive.len()), limits.look),
+    }
+}
+
+/// R8: one stale runner at a time, and only while no replacement is still starting.
+fn roll(seen: &Observed, alive: &[&Runner], limits: &Limits) -> Decision {
+    let image = &seen.pool.spec.image;
+    let stale: Vec<&&Runner> = alive.iter().filter(|runner| runner.image != *image).collect();
+    let starting = alive.iter().filter(|runner| runner.state == RunnerState::Starting).count();
+    let current_starting =
+        alive.iter().any(|r| r.state == RunnerState::Starting && r.image == *image);
+    let next = stale.iter().find(|runner| runner.state != RunnerState::Busy);
+    match next {
+        Some(runner) if !current_starting => act(delete(runner), Reason::Rolling(stale.len())),
+        _ if !stale.is_empty() => wait(Reason::Rolling(stale.len()), limits.look),
+        _ if starting > 0 => wait(Reason::Starting(starting), limits.look),
+        _ => wait(Reason::Warm, limits.keep),
+    }
+}
+
+/// R3: a deleted pool waits for its last job.
+fn drain(seen: &Observed, limits: &Limits) -> Decision {
+    if !seen.pool.finalizer {
+        return Decision { action: None, wake: None, reason: Reason::Drained };
+    }
+    let going = |runner: &&Runner| !runner.deleting && runner.state != RunnerState::Busy;
+    if let Some(runner) = seen.runners.iter().find(going) {
+        return act(delete(runner), Reason::Draining);
+    }
+    if let Some(account) = spare_account(seen) {
+        return act(Action::DeleteAccount(account), Reason::Draining);
+    }
+    if seen.runners.is_empty() {
+        return act(Action::RemoveFinalizer, Reason::Drained);
+    }
+    let busy = seen.runners.iter().filter(|runner| runner.state == RunnerState::Busy).count();
+    let reason = if busy > 0 { Reason::WaitingForJobs(busy) } else { Reason::Draining };
+    wait(reason, limits.look)
+}
+
+fn tell_first(now: Timestamp, seen: &Observed, decision: Decision) -> Decision {
+    let edge = matches!(decision.action, Some(Action::AddFinalizer | Action::RemoveFinalizer));
+    if edge || (seen.pool.deleting && !seen.pool.finalizer) {
+        return decision;
+    }
+    let wanted = status(now, seen, &decision);
+    if wanted == seen.pool.status {
+        return decision;
+    }
+    Decision { action: Some(Action::WriteStatus(Box::new(wanted))), ..decision }
+}
+
+fn delete(runner: &Runner) -> Action {
+    Action::DeletePod {
+        name: runner.name.clone(),
+        uid: runner.uid.clone(),
+        version: runner.version.clone(),
+    }
+}
+
+fn act(action: Action, reason: Reason) -> Decision {
+    Decision { action: Some(action), wake: None, reason }
+}
+
+fn wait(reason: Reason, wake: Duration) -> Decision {
+    Decision { action: None, wake: Some(wake), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use applecart_api::runner_pool::{RunnerPoolSpec, RunnerPoolStatus};
+
+    use super::super::observed::{Pool, Trouble};
+    use super::*;
+
+    fn now() -> Timestamp {
+        Timestamp::from_second(1_800_000_000).unwrap()
+    }
+
+    fn pool(replicas: i64, runners: Vec<Runner>) -> Observed {
+        let spec = RunnerPoolSpec {
+            image: "new".into(),
+            replicas: Some(replicas),
+            ..RunnerPoolSpec::default()
+        };
+        let accounts = runners.iter().map(|runner| runner.name.clone()).collect();
+        Observed {
+            pool: Pool {
+                name: "pool".into(),
+                generation: Some(1),
+                finalizer: true,
+                deleting: false,
+                spec,
+                status: RunnerPoolStatus::default(),
+            },
+            runners,
+            accounts,
+            fresh_name: "pool-runner-00000001".into(),
+            trouble: None,
+        }
+    }
+
+    fn runner(name: &str, state: RunnerState) -> Runner {
+        Runner {
+            name: name.into(),
+            uid: format!("{name}-uid"),
+            version: "5".into(),
+            state,
+            image: "new".into(),
+            deleting: false,
+        }
+    }
+
+    fn with(mut seen: Observed, change: impl FnOnce(&mut Observed)) -> Observed {
+        change(&mut seen);
+        seen
+    }
+
+    fn stale(runner: Runner) -> Runner {
+        Runner { image: "old".into(), ..runner }
+    }
+
+    /// Decides as if the status had been told already.
+    fn effect(seen: &Observed) -> Decision {
+        let limits = Limits::default();
+        let told = status(now(), seen, &decide(now(), seen, &limits));
+        decide(now(), &with(seen.clone(), |seen| seen.pool.status = told), &limits)
+    }
+
+    type Row = (&'static str, Observed, Option<Action>, Reason);
+
+    fn living_rows() -> Vec<Row> {
+        use RunnerState::{Busy, Ended, Idle, Starting};
+        let (a, b, c) = (runner("a", Idle), runner("b", Busy), runner("c", Starting));
+        let trouble = Trouble { message: "x".into(), retry_at: now() + Duration::from_secs(1) };
+        vec![
+            (
+                "linux",
+                with(pool(1, vec![]), |s| s.pool.spec.os = Some("linux".into())),
+                None,
+                Reason::NotDarwin,
+            ),
+            (
+                "trouble",
+                with(pool(1, vec![]), |s| s.trouble = Some(trouble)),
+                None,
+                Reason::Trouble("x".into()),
+            ),
+            (
+                "new",
+                with(pool(1, vec![]), |s| s.pool.finalizer = false),
+                Some(Action::AddFinalizer),
+                Reason::Growing,
+            ),
+            (
+                "empty",
+                pool(1, vec![]),
+                Some(Action::CreateAccount("pool-runner-00000001".into())),
+                Reason::Growing,
+            ),
+            (
+                "a Pod create failed: its account is used again (LH9)",
+                with(pool(1, vec![]), |s| s.accounts = vec!["left".into()]),
+                Some(Action::CreatePod("left".into())),
+                Reason::Growing,
+            ),
+            (
+                "an account is left over",
+                with(pool(1, vec![a.clone()]), |s| s.accounts.push("left".into())),
+                Some(Action::DeleteAccount("left".into())),
+                Reason::Reaping,
+            ),
+            (
+                "ended",
+                pool(1, vec![runner("e", Ended)]),
+                Some(delete(&runner("e", Ended))),
+                Reason::Reaping,
+            ),
+            ("warm", pool(2, vec![a.clone(), b.clone()]), None, Reason::Warm),
+            ("starting", pool(1, vec![c.clone()]), None, Reason::Starting(1)),
+            ("too many", pool(1, vec![a.clone(), c.clone()]), Some(delete(&c)), Reason::Shrinking),
+            (
+                "too many, one busy",
+                pool(1, vec![b.clone(), a.clone()]),
+                Some(delete(&a)),
+                Reason::Shrinking,
+            ),
+            ("too many, all busy", pool(0, vec![b.clone()]), None, Reason::WaitingForJobs(1)),
+            (
+                "old image",
+                pool(2, vec![stale(a.clone()), b.clone()]),
+                Some(delete(&stale(a.clone()))),
+                Reason::Rolling(1),
+            ),
+            ("old image, busy", pool(1, vec![stale(b)]), None, Reason::Rolling(1)),
+            (
+                "old image, replacement starting",
+                pool(2, vec![stale(a), c]),
+                None,
+                Reason::Rolling(1),
+            ),
+        ]
+    }
+
+    fn draining_rows() -> Vec<Row> {
+        use RunnerState::{Busy, Ended, Idle};
+        let draining = |runners| with(pool(2, runners), |s| s.pool.deleting = true);
+        let leaving = Runner { deleting: true, ..runner("a", Idle) };
+        vec![
+            (
+                "idle",
+                draining(vec![runner("a", Idle)]),
+                Some(delete(&runner("a", Idle))),
+                Reason::Draining,
+            ),
+            (
+                "ended",
+                draining(vec![runner("e", Ended)]),
+                Some(delete(&runner("e", Ended))),
+                Reason::Draining,
+            ),
+            ("busy", draining(vec![runner("b", Busy)]), None, Reason::WaitingForJobs(1)),
+            ("leaving", draining(vec![leaving]), None, Reason::Draining),
+            (
+                "account left",
+                with(draining(vec![]), |s| s.accounts = vec!["left".into()]),
+                Some(Action::DeleteAccount("left".into())),
+                Reason::Draining,
+            ),
+            ("nothing left", draining(vec![]), Some(Action::RemoveFinalizer), Reason::Drained),
+        ]
+    }
+
+    #[test]
+    fn each_state_leads_to_its_one_effect_for_its_reason() {
+        for (name, seen, action, reason) in living_rows().into_iter().chain(draining_rows()) {
+            let decision = effect(&seen);
+            assert_eq!(decision.reason, reason, "{name}");
+            assert_eq!(decision.action, action, "{name}");
+            assert!(decision.wake.is_some() || decision.action.is_some(), "{name} sleeps for ever");
+            assert!(!decision.reason.to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn a_busy_runner_is_never_deleted_whatever_else_is_true() {
+        // S37, R3, R5.
+        for replicas in [0, 1, 5] {
+            for deleting in [false, true] {
+                for image in ["new", "old"] {
+                    let busy = Runner { image: image.into(), ..runner("b", RunnerState::Busy) };
+                    let seen = with(pool(replicas, vec![busy]), |s| s.pool.deleting = deleting);
+                    assert!(!matches!(effect(&seen).action, Some(Action::DeletePod { .. })));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_pool_at_rest_writes_nothing() {
+        // LH25: each write woke the writer.
+        let seen = pool(1, vec![runner("a", RunnerState::Idle)]);
+        let Some(Action::WriteStatus(told)) = decide(now(), &seen, &Limits::default()).action
+        else {
+            panic!("the first status is not told");
+        };
+        let rest = with(seen, |seen| seen.pool.status = *told);
+        let later = now() + Duration::from_hours(24);
+        assert_eq!(decide(later, &rest, &Limits::default()).action, None);
+    }
+}

@@ -1,0 +1,97 @@
+//! What was read this turn, parsed once. The shell fills it in; nothing here reads.
+
+use applecart_api::runner_pool::{RunnerPoolSpec, RunnerPoolStatus};
+use jiff::Timestamp;
+
+/// Everything that one decision may depend on.
+#[derive(Clone, Debug)]
+pub struct Observed {
+    /// The pool itself, read this turn.
+    pub pool: Pool,
+    /// Its runners, listed this turn from the API server, not from a cache (R12), by name.
+    pub runners: Vec<Runner>,
+    /// Names of its `ServiceAccounts`, sorted.
+    pub accounts: Vec<String>,
+    /// A name that no runner had before.
+    pub fresh_name: String,
+    /// The last effect that failed, if that was the last thing that happened.
+    pub trouble: Option<Trouble>,
+}
+
+/// The pool as stored.
+#[derive(Clone, Debug)]
+pub struct Pool {
+    /// Name.
+    pub name: String,
+    /// Generation of the spec.
+    pub generation: Option<i64>,
+    /// Our finalizer is on it.
+    pub finalizer: bool,
+    /// It is being deleted.
+    pub deleting: bool,
+    /// What is asked for.
+    pub spec: RunnerPoolSpec,
+    /// Status as stored.
+    pub status: RunnerPoolStatus,
+}
+
+impl Pool {
+    /// How many runners to keep.
+    #[must_use]
+    pub fn replicas(&self) -> usize {
+        usize::try_from(self.spec.replicas.unwrap_or(0)).unwrap_or(0)
+    }
+
+    /// Whether its runners are Macs.
+    #[must_use]
+    pub fn is_darwin(&self) -> bool {
+        self.spec.os.as_deref().is_none_or(|os| os == "darwin")
+    }
+}
+
+/// One runner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runner {
+    /// Name of Pod and `ServiceAccount`.
+    pub name: String,
+    /// UID that a delete must meet.
+    pub uid: String,
+    /// Version that a delete must meet: a claim in between changes it.
+    pub version: String,
+    /// What it is doing.
+    pub state: RunnerState,
+    /// Image that it was made with.
+    pub image: String,
+    /// Being deleted.
+    pub deleting: bool,
+}
+
+impl Runner {
+    /// Neither ended nor leaving.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        !self.deleting && self.state != RunnerState::Ended
+    }
+}
+
+/// What a runner is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunnerState {
+    /// Not running yet, and not claimed.
+    Starting,
+    /// Ready for a job.
+    Idle,
+    /// Claimed by a job.
+    Busy,
+    /// Its one job is done, or it failed.
+    Ended,
+}
+
+/// An effect that failed: the same one is not tried again before `retry_at`, whatever wakes us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// What was tried and what was said.
+    pub message: String,
+    /// When the next try is due.
+    pub retry_at: Timestamp,
+}

@@ -1,0 +1,217 @@
+//! Commands as data: what is run, as whom, for how long. No I/O.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::Hidden;
+
+/// How long a command may take unless it says otherwise: every tool we call answers within seconds.
+const USUAL_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// How much of what a host printed goes into an error: enough for a person, bounded for status.
+const EXCERPT_CHARS: usize = 300;
+
+/// Constant text for macOS's own `sh`. Values reach it as `$1`… or on stdin, never in the text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Script {
+    /// What it does, for people and for the simulator.
+    pub name: &'static str,
+    /// The text.
+    pub text: &'static str,
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Script({:?})", self.name)
+    }
+}
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// One tool with its arguments.
+    Argv(Vec<String>),
+    /// A constant script with its arguments.
+    Script(Script, Vec<String>),
+}
+
+/// As whom to run it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privilege {
+    /// The user of the connection.
+    User,
+    /// Root, by passwordless sudo (`sudo -n`): never prompts, never counts as a login attempt.
+    Root,
+    /// Root, with the password as the first line of stdin (`sudo -S`): one login attempt.
+    RootByPassword,
+}
+
+/// One remote command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// What to run.
+    pub program: Program,
+    /// As whom.
+    pub privilege: Privilege,
+    /// What it reads: the only place for a secret.
+    pub stdin: Hidden,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+impl Command {
+    fn new(program: Program, privilege: Privilege) -> Self {
+        Self { program, privilege, stdin: Hidden::default(), timeout: USUAL_TIMEOUT }
+    }
+
+    /// A tool, as the user.
+    #[must_use]
+    pub fn user(argv: &[&str]) -> Self {
+        Self::new(Program::Argv(owned(argv)), Privilege::User)
+    }
+
+    /// A tool, as root.
+    #[must_use]
+    pub fn root(argv: &[&str]) -> Self {
+        Self::new(Program::Argv(owned(argv)), Privilege::Root)
+    }
+
+    /// A script, as `privilege`.
+    #[must_use]
+    pub fn script(script: Script, arguments: &[&str], privilege: Privilege) -> Self {
+        Self::new(Program::Script(script, owned(arguments)), privilege)
+    }
+
+    /// The same command, reading `stdin`.
+    #[must_use]
+    pub fn stdin(self, stdin: impl Into<Hidden>) -> Self {
+        Self { stdin: stdin.into(), ..self }
+    }
+
+    /// The same command with another time-out.
+    #[must_use]
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// The whole argument vector, sudo included.
+    #[must_use]
+    pub fn argv(&self) -> Vec<String> {
+        let sudo: &[&str] = match self.privilege {
+            Privilege::User => &[],
+            Privilege::Root => &["sudo", "-n"],
+            Privilege::RootByPassword => &["sudo", "-S", "-p", ""],
+        };
+        let mut argv = owned(sudo);
+        match &self.program {
+            Program::Argv(program) => argv.extend_from_slice(program),
+            Program::Script(script, arguments) => {
+                argv.extend(owned(&["/bin/sh", "-c", script.text, "sh"]));
+                argv.extend_from_slice(arguments);
+            }
+        }
+        argv
+    }
+
+    /// The argument vector as one line that any POSIX shell (and zsh) splits back into it.
+    #[must_use]
+    pub fn line(&self) -> String {
+        self.argv().iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What it does, for people: a script's name, or the tool and its arguments.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        match &self.program {
+            Program::Argv(argv) => format!("`{}`", argv.join(" ")),
+            Program::Script(script, _) => format!("the script {:?}", script.name),
+        }
+    }
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+/// In single quotes nothing is special but the single quote itself.
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    // zsh expands a leading `=` and most shells a leading `~`; a plain word has neither.
+    if !word.is_empty() && word.chars().all(plain) && !word.starts_with('=') {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// How a command ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Its exit status; 128 if a signal ended it.
+    pub status: i32,
+    /// What it printed.
+    pub stdout: Bytes,
+    /// What it complained about.
+    pub stderr: Bytes,
+}
+
+impl Output {
+    /// Whether it ended with status 0.
+    #[must_use]
+    pub fn success(&self) -> bool {
+        self.status == 0
+    }
+
+    /// What it printed, as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// The start of what it complained about, on one line, for an error.
+    #[must_use]
+    pub fn complaint(&self) -> String {
+        let text = String::from_utf8_lossy(&self.stderr);
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        line.chars().take(EXCERPT_CHARS).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn quoted_words_survive_quotes_blanks_and_dollar_signs() {
+        assert_eq!(quote("plain-word_1.2/x"), "plain-word_1.2/x");
+        assert_eq!(quote(""), "''");
+        assert_eq!(quote("it's $HOME"), r"'it'\''s $HOME'");
+        assert_eq!(quote("=ls"), "'=ls'");
+        assert_eq!(quote("~root"), "'~root'");
+    }
+
+    #[test]
+    fn a_command_shows_neither_stdin_nor_script_text() {
+        let script = Script { name: "say", text: "cat" };
+        let command = Command::script(script, &["x"], Privilege::RootByPassword).stdin("canary");
+        let shown = format!("{command:?}");
+        assert!(!shown.contains("canary"), "{shown}");
+        assert_eq!(command.argv()[..4], ["sudo", "-S", "-p", ""]);
+    }
+
+    proptest! {
+        #[test]
+        fn a_real_shell_splits_a_line_back_into_its_words(words in prop::collection::vec("[^\0]{0,12}", 1..5)) {
+            let mut argv = vec!["printf", "%s\\0"];
+            argv.extend(words.iter().map(String::as_str));
+            let line = Command::user(&argv).line();
+            let output = std::process::Command::new("/bin/sh").args(["-c", &line]).output().unwrap();
+            let printed: Vec<String> = output.stdout.split(|&b| b == 0)
+                .map(|word| String::from_utf8(word.to_vec()).unwrap()).collect();
+            prop_assert_eq!(&printed[..printed.len() - 1], &words[..]);
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! The egress firewall as text: what VMs may not reach. No I/O.
+//!
+//! `/etc/pf.conf` belongs to macOS; of it, one marked block is ours. Older versions left blocks
+//! without markers, twice, or cut off in the middle, and two `load anchor` lines for one anchor make
+//! the whole file fail to load (`Resource busy`). So the edit removes every form ever written and
+//! then appends one.
+
+/// The anchor that holds our rules.
+pub const ANCHOR: &str = "tuist.runners";
+
+/// The first line of our block in `/etc/pf.conf`.
+pub const BEGIN: &str = "# BEGIN tuist.runners";
+
+/// The last line of our block in `/etc/pf.conf`.
+pub const END: &str = "# END tuist.runners";
+
+/// Our block in `/etc/pf.conf`: attaches the anchor and fills it at boot.
+pub const BLOCK: &str = r#"# BEGIN tuist.runners
+# What VMs may not reach. Written by Applecart; edits here are lost.
+anchor "tuist.runners"
+load anchor "tuist.runners" from "/etc/pf.anchors/tuist.runners"
+# END tuist.runners
+"#;
+
+/// `/etc/pf.conf` as macOS ships it, for a host that lost its own.
+pub const STOCK: &str = r#"scrub-anchor "com.apple/*"
+nat-anchor "com.apple/*"
+rdr-anchor "com.apple/*"
+dummynet-anchor "com.apple/*"
+anchor "com.apple/*"
+load anchor "com.apple" from "/etc/pf.anchors/com.apple"
+"#;
+
+/// The names of the tables, and what is in them.
+pub const TABLES: [(&str, &[&str]); 2] = [
+    ("vm_sources", &["192.168.64.0/22"]),
+    (
+        "blocked_dst",
+        &["10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"],
+    ),
+];
+
+/// The rules that stop a VM: in the form in which `pfctl -sr` prints them.
+pub const BLOCK_RULES: [&str; 2] = [
+    "block drop in quick from <vm_sources> to <blocked_dst>",
+    "block drop out quick from <vm_sources> to <blocked_dst>",
+];
+
+/// The content of the anchor.
+///
+/// A VM's packet comes *in* on the host's bridge with the VM's own address, and goes *out* after
+/// address translation, so the inbound rule is the one that holds; the outbound one is for packets
+/// that are not translated. A VM needs its gateway for DHCP and DNS, and answers the host when asked.
+pub const ANCHOR_RULES: &str = "\
+# What VMs may not reach. Written by Applecart; edits here are lost.
+table <vm_sources> { 192.168.64.0/22 }
+table <blocked_dst> { 10.0.0.0/8, 100.64.0.0/10, 169.254.0.0/16, 172.16.0.0/12, 192.168.0.0/16 }
+pass in quick proto udp from <vm_sources> to 192.168.64.1 port 67
+pass in quick proto udp from <vm_sources> to 192.168.64.1 port 53
+pass in quick proto tcp from <vm_sources> to 192.168.64.1 port 53
+pass out quick from 192.168.64.1 to <vm_sources>
+block drop in quick from <vm_sources> to <blocked_dst>
+block drop out quick from <vm_sources> to <blocked_dst>
+";
+
+/// How many rules the anchor has once loaded.
+#[must_use]
+pub fn rule_count() -> usize {
+    let rule = |line: &&str| line.starts_with("pass ") || line.starts_with("block ");
+    ANCHOR_RULES.lines().filter(rule).count()
+}
+
+/// `existing` with exactly one block of ours, at its end, and every line that is not ours untouched.
+///
+/// Idempotent. A blank or missing file becomes Apple's own with our block.
+#[must_use]
+pub fn with_block(existing: &str) -> String {
+    let mut text = without_ours(existing);
+    if text.trim().is_empty() {
+        STOCK.clone_into(&mut text);
+    }
+    text + BLOCK
+}
+
+/// `existing` without any form of our block, ending in a newline unless empty.
+fn without_ours(existing: &str) -> String {
+    let lines: Vec<&str> = existing.lines().collect();
+    let torn = if existing.ends_with('\n') { None } else { lines.len().checked_sub(1) };
+    let mut kept = String::new();
+    let mut block_end = 0;
+    for (index, line) in lines.iter().enumerate() {
+        if line.trim() == BEGIN {
+            block_end = end_of_block(&lines, index).unwrap_or(block_end);
+        }
+        // Inside a whole block everything is ours but what macOS may have put there.
+        let in_block = index < block_end && !line.contains("com.apple");
+        let torn_ours = torn == Some(index) && is_start_of_ours(line);
+        if !in_block && !torn_ours && !is_ours(line) {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
+/// Where the block that begins at `begin` ends, unless another begins first: then it is cut off.
+fn end_of_block(lines: &[&str], begin: usize) -> Option<usize> {
+    let rest = &lines[begin + 1..];
+    let marker = rest.iter().position(|line| [BEGIN, END].contains(&line.trim()))?;
+    (rest[marker].trim() == END).then_some(begin + 1 + marker)
+}
+
+/// A line that only we write, alone or in a block, now or in an older version.
+fn is_ours(line: &str) -> bool {
+    let line = line.trim();
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let quoted = format!("\"{ANCHOR}\"");
+    let anchor = words.contains(&"anchor") && words.iter().any(|w| *w == quoted || *w == ANCHOR);
+    let table = words.first() == Some(&"table")
+        && TABLES.iter().any(|(name, _)| words.get(1) == Some(&format!("<{name}>").as_str()));
+    let comment = line.starts_with('#') && BLOCK.lines().any(|ours| ours == line);
+    let marker = line == BEGIN || line == END;
+    anchor || table || comment || marker
+}
+
+/// The last line of a file that was cut off while one of our lines was appended.
+fn is_start_of_ours(line: &str) -> bool {
+    let older = TABLES.iter().map(|(name, _)| format!("table <{name}>"));
+    let mut ours = BLOCK.lines().map(str::to_owned).chain(older);
+    !line.trim().is_empty() && ours.any(|ours| ours.starts_with(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Every form that a host can carry, oldest first.
+    fn older_forms() -> Vec<String> {
+        let unmarked = "anchor \"tuist.runners\"\n\
+                        load anchor \"tuist.runners\" from \"/etc/pf.anchors/tuist.runners\"\n";
+        let tables = "table <vm_sources> persist { 192.168.64.0/22 }\n\
+                      table <blocked_dst> persist { 10.0.0.0/8 }\n";
+        let marked = format!("{BEGIN}\n# VM egress rules\n{unmarked}{END}\n");
+        vec![
+            unmarked.to_owned(),
+            format!("{tables}{unmarked}"),
+            marked.clone(),
+            format!("{marked}{marked}"),
+            format!("{unmarked}{marked}"),
+            format!("{BEGIN}\n{unmarked}"),
+            format!("{unmarked}{END}\n"),
+            format!("{BEGIN}\n{BEGIN}\n{unmarked}{END}\n"),
+            BLOCK.to_owned(),
+        ]
+    }
+
+    fn assert_converged(text: &str) {
+        let count = |needle: &str| text.lines().filter(|line| *line == needle).count();
+        for ours in BLOCK.lines() {
+            assert_eq!(count(ours), 1, "{ours} in {text}");
+        }
+        for vendor in STOCK.lines() {
+            assert_eq!(count(vendor), 1, "{vendor} in {text}");
+        }
+        assert_eq!(text.matches("load anchor \"tuist.runners\"").count(), 1);
+        assert!(!text.contains("table <"), "{text}");
+        assert!(text.ends_with(BLOCK));
+        assert_eq!(with_block(text), text, "idempotent");
+    }
+
+    #[test]
+    fn a_pristine_file_gets_one_block_at_its_end() {
+        assert_eq!(with_block(STOCK), format!("{STOCK}{BLOCK}"));
+        assert_eq!(with_block(""), format!("{STOCK}{BLOCK}"));
+        assert_eq!(with_block(STOCK.trim_end()), format!("{STOCK}{BLOCK}"));
+    }
+
+    #[test]
+    fn every_older_form_becomes_the_one_block() {
+        // B2, B19
+        for form in older_forms() {
+            assert_converged(&with_block(&format!("{STOCK}{form}")));
+            assert_converged(&with_block(&format!("{form}{STOCK}")));
+        }
+    }
+
+    #[test]
+    fn apples_lines_survive_even_between_our_markers() {
+        let text = format!("{BEGIN}\nanchor \"tuist.runners\"\n{STOCK}{END}\n");
+        assert_converged(&with_block(&text));
+    }
+
+    #[test]
+    fn lines_of_others_are_kept_in_their_order() {
+        let others = "# my own\nanchor \"tuist.runners.extra\"\nblock in proto tcp to port 5900\n";
+        let text = with_block(&format!("{STOCK}{others}{BLOCK}"));
+        assert_eq!(text, format!("{STOCK}{others}{BLOCK}"));
+    }
+
+    #[test]
+    fn the_anchors_text_and_its_parts_agree() {
+        for rule in BLOCK_RULES {
+            assert!(ANCHOR_RULES.lines().any(|line| line == rule));
+        }
+        for (name, addresses) in TABLES {
+            let line = format!("table <{name}> {{ {} }}", addresses.join(", "));
+            assert!(ANCHOR_RULES.lines().any(|text| text == line), "{line}");
+        }
+        assert_eq!(rule_count(), 6);
+    }
+
+    proptest! {
+        #[test]
+        fn a_file_cut_off_anywhere_in_our_block_converges(form in 0..9_usize, cut in 0..400_usize) {
+            let whole = format!("{STOCK}{}", older_forms()[form]);
+            let cut = cut.clamp(STOCK.len(), whole.len().max(STOCK.len())).min(whole.len());
+            assert_converged(&with_block(&whole[..cut]));
+        }
+
+        #[test]
+        fn the_edit_is_idempotent_and_leaves_one_block_whatever_was_there(
+            lines in prop::collection::vec(0..14_usize, 0..20), newline in any::<bool>()
+        ) {
+            let mut parts: Vec<&str> = BLOCK.lines().chain(STOCK.lines()).collect();
+            parts.extend(["", "# a note", "table <vm_sources> persist"]);
+            let mut text = lines.iter().map(|&i| parts[i]).collect::<Vec<_>>().join("\n");
+            if newline { text.push('\n'); }
+            let once = with_block(&text);
+            prop_assert_eq!(with_block(&once), once.clone());
+            prop_assert_eq!(once.matches("load anchor \"tuist.runners\"").count(), 1);
+            prop_assert!(once.ends_with(BLOCK));
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! The real twin of a Mac: OpenSSH's protocol, by key only, to a host whose key is pinned.
+
+mod key;
+
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use russh::client::{AuthResult, Config, Handle, Handler};
+use russh::keys::{Algorithm, EcdsaCurve, HashAlg, PrivateKeyWithHashAlg, PublicKeyOrCertificate};
+use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Preferred, Sig};
+use tokio::time::timeout;
+
+pub use key::{KeyPair, public_key};
+
+use crate::{
+    Answer, Command, Dial, File, HostKey, Mac, MacError, Output, Privilege, Script, Session, Target,
+};
+
+/// How long a host may take to answer, with key exchange and login: a busy Mac needs a few seconds.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How often a silent connection is asked whether it is still there; three silences end it.
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
+
+/// The most that anything we run or read may print.
+const OUTPUT_LIMIT_BYTES: usize = 1024 * 1024;
+
+/// How long a read of a file may take: they are small.
+const READ_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// How long a write of a file may take: the largest is the agent, over a slow uplink.
+const WRITE_TIMEOUT: Duration = Duration::from_mins(10);
+
+/// The status with which [`READ`] says: no such file.
+const STATUS_ABSENT: i32 = 44;
+
+/// Prints file `$1`.
+const READ: Script =
+    Script { name: "read a file", text: r#"if [ -e "$1" ]; then exec cat "$1"; else exit 44; fi"# };
+
+/// Puts stdin, of `$4` bytes, in place as file `$1` of owner `$2` and mode `$3`.
+const WRITE: Script = Script {
+    name: "write a file",
+    text: r#"set -eu
+umask 077
+mkdir -p -m 0755 "$(dirname "$1")"
+staged=$(mktemp "$1.XXXXXX")
+trap 'rm -f "$staged"' EXIT
+cat >"$staged"
+if [ $(($(wc -c <"$staged"))) -ne "$4" ]; then echo "arrived cut off" >&2; exit 1; fi
+chown "$2" "$staged"
+chmod "$3" "$staged"
+mv -f "$staged" "$1"
+"#,
+};
+
+/// Dials Macs over SSH.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Ssh;
+
+impl Dial for Ssh {
+    fn dial<'a>(&'a self, target: &'a Target) -> Answer<'a, Session> {
+        Box::pin(async move {
+            let session = SshSession::open(target).await?;
+            let host_key = session.host_key.clone();
+            Ok(Session { mac: Arc::new(session), host_key })
+        })
+    }
+}
+
+/// Looks at the host's key before anything is sent.
+struct Gatekeeper {
+    pinned: Option<HostKey>,
+    seen: Arc<OnceLock<HostKey>>,
+}
+
+impl Handler for Gatekeeper {
+    type Error = russh::Error;
+
+    async fn check_server_key(
+        &mut self,
+        shown: &PublicKeyOrCertificate,
+    ) -> Result<bool, russh::Error> {
+        let PublicKeyOrCertificate::PublicKey { key, .. } = shown else {
+            return Ok(false);
+        };
+        let seen = HostKey(key.fingerprint(HashAlg::Sha256).to_string());
+        let seen = self.seen.get_or_init(|| seen);
+        Ok(self.pinned.as_ref().is_none_or(|pinned| pinned == seen))
+    }
+}
+
+/// One connection to a Mac. Dropping it closes it.
+pub struct SshSession {
+    handle: Handle<Gatekeeper>,
+    host_key: HostKey,
+}
+
+/// How one attempt to connect ended.
+enum Attempt {
+    Connected(Handle<Gatekeeper>, HostKey),
+    /// The host showed another key than the pinned one; it may have the pinned one as well.
+    OtherKey(HostKey),
+}
+
+impl SshSession {
+    /// Connects and logs in.
+    ///
+    /// A Mac has several host keys, and which one it shows depends on what the client asks for: a
+    /// pin may be of any of them, so each kind is asked for before the pin counts as broken.
+    async fn open(target: &Target) -> Result<Self, MacError> {
+        let address = format!("{}:{}", target.address, target.port);
+        let key = key::parse(&target.key)?;
+        let kinds = [Algorithm::Ed25519, Algorithm::Ecdsa { curve: EcdsaCurve::NistP256 }];
+        let mut other = None;
+        let mut refused = None;
+        for kind in kinds {
+            match connect(target, &address, kind).await {
+                Ok(Attempt::Connected(mut handle, host_key)) => {
+                    log_in(&mut handle, target, &address, key).await?;
+                    return Ok(Self { handle, host_key });
+                }
+                Ok(Attempt::OtherKey(seen)) => other = other.or(Some(seen)),
+                Err(
+                    error @ MacError::Protocol { source: russh::Error::NoCommonAlgo { .. }, .. },
+                ) => {
+                    refused = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        match (&target.pinned, other, refused) {
+            (Some(pinned), Some(seen), _) => {
+                Err(MacError::HostKeyChanged { address, pinned: pinned.clone(), seen })
+            }
+            (_, _, Some(error)) => Err(error),
+            (_, _, None) => Err(MacError::Protocol { address, source: russh::Error::UnknownKey }),
+        }
+    }
+
+    /// Runs `command` and collects what it prints; ends it, as far as the host lets us, if it
+    /// takes too long.
+    async fn execute(&self, command: &Command) -> Result<Output, MacError> {
+        let doing = command.describe();
+        let unknown = |_| MacError::Unknown { doing: doing.clone() };
+        let opened = timeout(CONNECT_TIMEOUT, self.handle.channel_open_session()).await;
+        let Ok(channel) = opened else {
+            return Err(MacError::TimedOut { doing, after: CONNECT_TIMEOUT });
+        };
+        let (mut read, write) = channel.map_err(unknown)?.split();
+        write.exec(false, command.line()).await.map_err(unknown)?;
+        let stdin = command.stdin.expose().clone();
+        let exchange = async {
+            tokio::select! {
+                biased;
+                output = receive(&mut read, &doing) => output,
+                // A command may end without reading all of its input: its end is what counts.
+                () = send(&write, stdin) => unreachable!("sending never ends the exchange"),
+            }
+        };
+        if let Ok(output) = timeout(command.timeout, exchange).await {
+            output
+        } else {
+            // Best effort: a command that runs as root is out of our reach.
+            let _ = write.signal(Sig::TERM).await;
+            let _ = write.close().await;
+            Err(MacError::TimedOut { doing, after: command.timeout })
+        }
+    }
+}
+
+async fn connect(target: &Target, address: &str, kind: Algorithm) -> Result<Attempt, MacError> {
+    let seen = Arc::new(OnceLock::new());
+    let gatekeeper = Gatekeeper { pinned: target.pinned.clone(), seen: seen.clone() };
+    let config = Config {
+        preferred: Preferred { key: Cow::Owned(vec![kind]), ..Preferred::default() },
+        keepalive_interval: Some(KEEPALIVE_EVERY),
+        nodelay: true,
+        ..Config::default()
+    };
+    let place = (target.address.as_str(), target.port);
+    let connecting = russh::client::connect(Arc::new(config), place, gatekeeper);
+    let unreachable = |source| MacError::Unreachable {
+        address: address.to_owned(),
+        within: CONNECT_TIMEOUT,
+        source,
+    };
+    let Ok(connected) = timeout(CONNECT_TIMEOUT, connecting).await else {
+        return Err(unreachable(None));
+    };
+    match (connected, seen.get()) {
+        (Ok(handle), Some(key)) => Ok(Attempt::Connected(handle, key.clone())),
+        (Err(russh::Error::UnknownKey), Some(key)) => Ok(Attempt::OtherKey(key.clone())),
+        (Err(russh::Error::IO(source)), _) => Err(unreachable(Some(source))),
+        (Err(source), _) => Err(MacError::Protocol { address: address.to_owned(), source }),
+        (Ok(_), None) => {
+            let source = russh::Error::UnknownKey;
+            Err(MacError::Protocol { address: address.to_owned(), source })
+        }
+    }
+}
+
+async fn log_in(
+    handle: &mut Handle<Gatekeeper>,
+    target: &Target,
+    address: &str,
+    key: russh::keys::PrivateKey,
+) -> Result<(), MacError> {
+    let user = target.user.to_string();
+    let key = PrivateKeyWithHashAlg::new(Arc::new(key), None);
+    let login = timeout(CONNECT_TIMEOUT, handle.authenticate_publickey(&user, key)).await;
+    match login {
+        Ok(Ok(AuthResult::Success)) => Ok(()),
+        Ok(Ok(AuthResult::Failure { .. })) => {
+            Err(MacError::AuthRefused { user, address: address.to_owned() })
+        }
+        Ok(Err(source)) => Err(MacError::Protocol { address: address.to_owned(), source }),
+        Err(_) => Err(MacError::Unreachable {
+            address: address.to_owned(),
+            within: CONNECT_TIMEOUT,
+            source: None,
+        }),
+    }
+}
+
+/// Sends all of `stdin` and its end, then waits for ever. Errors show in what is received.
+async fn send(write: &ChannelWriteHalf<russh::client::Msg>, stdin: Bytes) {
+    let _ = write.data_bytes(stdin).await;
+    let _ = write.eof().await;
+    std::future::pending::<()>().await;
+}
+
+/// Collects output until the channel closes. Closing without a status is no answer.
+async fn receive(read: &mut ChannelReadHalf, doing: &str) -> Result<Output, MacError> {
+    let (mut stdout, mut stderr) = (BytesMut::new(), BytesMut::new());
+    let mut status = None;
+    while let Some(message) = read.wait().await {
+        match message {
+            ChannelMsg::Data { data } => stdout.extend_from_slice(&data),
+            ChannelMsg::ExtendedData { data, .. } => stderr.extend_from_slice(&data),
+            ChannelMsg::ExitStatus { exit_status } => {
+                status = Some(i32::try_from(exit_status).unwrap_or(i32::MAX));
+            }
+            ChannelMsg::ExitSignal { .. } => status = Some(128),
+            _ => {}
+        }
+        if stdout.len() + stderr.len() > OUTPUT_LIMIT_BYTES {
+            let (doing, limit_bytes) = (doing.to_owned(), OUTPUT_LIMIT_BYTES);
+            return Err(MacError::TooMuchOutput { doing, limit_bytes });
+        }
+    }
+    let status = status.ok_or_else(|| MacError::Unknown { doing: doing.to_owned() })?;
+    Ok(Output { status, stdout: stdout.freeze(), stderr: stderr.freeze() })
+}
+
+impl Mac for SshSession {
+    fn read<'a>(&'a self, path: &'a str) -> Answer<'a, Option<Bytes>> {
+        Box::pin(async move {
+            let read = Command::script(READ, &[path], Privilege::Root).timeout(READ_TIMEOUT);
+            let output = self.execute(&read).await?;
+            match output.status {
+                0 => Ok(Some(output.stdout)),
+                STATUS_ABSENT => Ok(None),
+                _ => Err(refused(format!("reading {path}"), &output)),
+            }
+        })
+    }
+
+    fn write<'a>(&'a self, file: &'a File) -> Answer<'a, ()> {
+        Box::pin(async move {
+            let content = file.content.expose();
+            let (owner, mode) = (file.owner.to_string(), format!("{:o}", file.mode));
+            let size = content.len().to_string();
+            let arguments = [file.path.as_str(), &owner, &mode, &size];
+            let write = Command::script(WRITE, &arguments, Privilege::Root);
+            let write = write.stdin(content.clone()).timeout(WRITE_TIMEOUT);
+            let output = self.execute(&write).await?;
+            if output.success() {
+                Ok(())
+            } else {
+                Err(refused(format!("writing {}", file.path), &output))
+            }
+        })
+    }
+
+    fn run<'a>(&'a self, command: &'a Command) -> Answer<'a, Output> {
+        Box::pin(self.execute(command))
+    }
+}
+
+fn refused(doing: String, output: &Output) -> MacError {
+    MacError::Refused { doing, status: output.status, stderr: output.complaint() }
+}

@@ -1,0 +1,64 @@
+//! SSH keys as text. No I/O.
+
+use russh::keys::ssh_key::LineEnding;
+use russh::keys::ssh_key::private::{Ed25519Keypair, KeypairData};
+use russh::keys::{PrivateKey, decode_secret_key};
+use secrecy::{ExposeSecret, SecretString};
+
+use crate::MacError;
+
+/// An Ed25519 key in OpenSSH's two texts.
+#[derive(Clone, Debug)]
+pub struct KeyPair {
+    /// The private half, PEM.
+    pub private: SecretString,
+    /// The public half, one line without comment and line break.
+    pub public: String,
+}
+
+impl KeyPair {
+    /// The key of a seed. Whoever has the seed has the key: it must come from the system's own
+    /// randomness, or from a simulation.
+    pub fn from_seed(seed: [u8; 32], comment: &str) -> Result<Self, MacError> {
+        let pair = KeypairData::from(Ed25519Keypair::from_seed(&seed));
+        let key = PrivateKey::new(pair, comment).map_err(bad)?;
+        let private = key.to_openssh(LineEnding::LF).map_err(bad)?;
+        let private = SecretString::from(private.as_str());
+        Ok(Self { public: public_key(&private)?, private })
+    }
+}
+
+/// The public half of a private key, as one line without comment.
+pub fn public_key(private: &SecretString) -> Result<String, MacError> {
+    let mut public = parse(private)?.public_key().clone();
+    public.set_comment("");
+    Ok(public.to_openssh().map_err(bad)?.trim_end().to_owned())
+}
+
+pub(super) fn parse(private: &SecretString) -> Result<PrivateKey, MacError> {
+    decode_secret_key(private.expose_secret(), None).map_err(MacError::BadKey)
+}
+
+fn bad(error: russh::keys::ssh_key::Error) -> MacError {
+    MacError::BadKey(error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_reads_back_and_its_public_half_has_no_comment() {
+        let pair = KeyPair::from_seed([7; 32], "tuist-capi-ci").unwrap();
+        assert!(pair.private.expose_secret().starts_with("-----BEGIN OPENSSH PRIVATE KEY-----"));
+        assert_eq!(public_key(&pair.private).unwrap(), pair.public);
+        assert_eq!(pair.public.split(' ').count(), 2, "{}", pair.public);
+        assert!(!format!("{pair:?}").contains("OPENSSH"));
+    }
+
+    #[test]
+    fn what_is_no_key_is_an_error_that_does_not_show_it() {
+        let error = public_key(&"canary".into()).unwrap_err();
+        assert!(!format!("{error:?} {error}").contains("canary"));
+    }
+}

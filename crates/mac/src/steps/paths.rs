@@ -1,0 +1,44 @@
+//! Where things are on a Mac. Running fleets have most of these; they stay where they are.
+
+/// The agent's binary.
+pub const AGENT: &str = "/usr/local/bin/tart-kubelet";
+/// The agent's binary while it is being checked and signed.
+pub const AGENT_STAGED: &str = "/usr/local/bin/.tart-kubelet.staged";
+/// Which payload the agent's binary was made from, and its checksum after signing.
+pub const AGENT_STAMP: &str = "/etc/tart-kubelet/agent.sha256";
+/// The agent's launchd job.
+pub const AGENT_PLIST: &str = "/Library/LaunchDaemons/dev.tuist.tart-kubelet.plist";
+/// What the agent prints.
+pub const AGENT_LOG: &str = "/var/log/tart-kubelet.log";
+/// What VMs print.
+pub const VM_LOGS: &str = "/var/log/tart-vms";
+/// What VMs are given.
+pub const VM_USER_DATA: &str = "/var/lib/tart-userdata";
+/// The agent's kubeconfig.
+pub const KUBECONFIG: &str = "/etc/tart-kubelet/kubeconfig";
+/// Present from before something that the agent reads at its start changes until it was restarted.
+pub const AGENT_PENDING: &str = "/etc/tart-kubelet/agent-pending";
+/// Present from before the auto-login password changes until a login proved it.
+pub const LOGIN_PENDING: &str = "/etc/tart-kubelet/login-pending";
+/// The auto-login password.
+pub const KCPASSWORD: &str = "/etc/kcpassword";
+/// The folder of Tart's bundle.
+pub const TART_APP: &str = "/usr/local/lib/tart.app";
+/// Which archive the bundle was unpacked from.
+pub const TART_STAMP: &str = "/usr/local/lib/tart.app.sha256";
+/// Tart as a command.
+pub const TART: &str = "/usr/local/bin/tart";
+/// Our firewall rules.
+pub const PF_ANCHOR: &str = "/etc/pf.anchors/tuist.runners";
+/// The main ruleset.
+pub const PF_CONF: &str = "/etc/pf.conf";
+/// The job that loads and enables the firewall at boot.
+pub const PF_PLIST: &str = "/Library/LaunchDaemons/dev.tuist.pfctl-runners.plist";
+/// How often each password was tried since boot; macOS empties this folder when it starts.
+pub const PASSWORD_TRIES: &str = "/private/tmp/applecart-password-tries";
+
+/// The sudo rule of `user`.
+#[must_use]
+pub fn sudoers(user: &crate::UserName) -> String {
+    format!("/etc/sudoers.d/{user}-nopasswd")
+}

@@ -1,0 +1,24 @@
+//! Marks on the host for work that a crash must not lose: written before, removed after.
+
+use super::{Cause, Host};
+use crate::{Command, Owner};
+
+/// Marks `path` with `what`, unless it says so already.
+pub(super) async fn mark(host: &Host<'_>, path: &str, what: &'static str) -> Result<(), Cause> {
+    if read(host, path).await?.as_deref() == Some(what) {
+        return Ok(());
+    }
+    host.write(path, what, Owner::root(), 0o644).await
+}
+
+/// What is pending, if anything.
+pub(super) async fn read(host: &Host<'_>, path: &str) -> Result<Option<String>, Cause> {
+    let found = host.read(path).await?;
+    Ok(found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Says that the work is done and was seen to work.
+pub(super) async fn clear(host: &Host<'_>, path: &str) -> Result<(), Cause> {
+    host.run(Command::root(&["rm", "-f", path])).await?;
+    Ok(())
+}

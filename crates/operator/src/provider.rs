@@ -1,0 +1,104 @@
+//! The provider: claims Macs for Machines, bootstraps them, and returns them wiped.
+//!
+//! # Flow
+//! An event or a timer names an object → [`turn`] reads the world afresh (`observe`), lets
+//! `core::machine` decide, performs one effect (`perform`), and looks again. Bootstraps run beside
+//! the loop (`jobs`); one hung host delays nobody.
+//!
+//! # Guarantees
+//! - Nothing is decided from a cache: what a turn acts on, it read in the same turn. The one
+//!   exception is the list of a zone, shared by all who wait, from which nothing is done before the
+//!   host's Lease was taken and the host itself was read.
+//! - Everything that runs is part of [`Provider::run`]: dropping it ends all of it.
+
+mod clusters;
+mod config;
+mod jobs;
+mod leases;
+mod objects;
+mod observe;
+mod perform;
+mod settings;
+mod triggers;
+mod turn;
+mod zones;
+
+use std::sync::Arc;
+
+use applecart_api::clock::Clock;
+use applecart_api::ids::ClusterId;
+use applecart_mac::Dial;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+
+use crate::calls::{self, ReadError};
+use crate::events::Events;
+use crate::troubles::Troubles;
+
+pub(crate) use observe::chain;
+pub use settings::Settings;
+
+/// The provider's name in Events; alerts of running fleets know it.
+const CONTROLLER: &str = "scalewayapplesiliconmachine-controller";
+
+/// The provider and all that it talks to.
+pub struct Provider {
+    /// The cluster that it runs in.
+    pub client: kube::Client,
+    /// Where the hosts are.
+    pub scaleway: applecart_scaleway::Client,
+    /// How to get to a host.
+    pub dial: Arc<dyn Dial>,
+    /// What time it is.
+    pub clock: Clock,
+    /// What an operator chose.
+    pub settings: Settings,
+}
+
+/// What every turn shares.
+struct Context {
+    client: kube::Client,
+    scaleway: applecart_scaleway::Client,
+    dial: Arc<dyn Dial>,
+    clock: Clock,
+    settings: Settings,
+    cluster: ClusterId,
+    events: Events,
+    troubles: Troubles,
+    zones: zones::Zones,
+    jobs: jobs::Jobs,
+}
+
+impl Provider {
+    /// Runs until dropped. Returns only if the cluster's own id cannot be read.
+    pub async fn run(self) -> Result<(), ReadError> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let kube_system =
+            calls::read("namespace kube-system", namespaces.get("kube-system")).await?;
+        let uid = kube_system.metadata.uid.unwrap_or_default();
+        let cluster = ClusterId::from_kube_system_uid(&uid).map_err(|error| {
+            ReadError::Malformed { what: "namespace kube-system", why: error.to_string() }
+        })?;
+        let (jobs, runner) = jobs::Jobs::new(self.clock.clone());
+        let context = Arc::new(Context {
+            events: Events::new(self.client.clone(), CONTROLLER, self.clock.clone()),
+            troubles: Troubles::new(self.settings.limits.look),
+            zones: zones::Zones::new(self.settings.list_fresh),
+            client: self.client,
+            scaleway: self.scaleway,
+            dial: self.dial,
+            clock: self.clock,
+            settings: self.settings,
+            cluster,
+            jobs,
+        });
+        let woken = context.jobs.woken();
+        tokio::join!(
+            biased;
+            runner.run(),
+            triggers::machines(context.clone(), woken),
+            clusters::run(context),
+        );
+        Ok(())
+    }
+}

@@ -1,0 +1,305 @@
+//! Performs one [`Action`]. One effect, and no choice left to make.
+
+use applecart_api::cluster_api::Cluster;
+use applecart_api::ids::ServerId;
+use applecart_api::keys::{finalizer, lease as key, owned};
+use applecart_api::machine::ScalewayAppleSiliconMachine;
+use applecart_core::Outcome;
+use applecart_core::machine::{Action, Identity};
+use applecart_scaleway::ErrorKind;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::{Api, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::observe::{Turn, chain};
+use super::{Context, config, leases, objects};
+use crate::calls;
+
+/// Performs `action` and says how it ended.
+pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome {
+    match action {
+        Action::AddFinalizer => set_finalizer(context, turn, true).await,
+        Action::RemoveFinalizer => set_finalizer(context, turn, false).await,
+        Action::WriteStatus(status) => write_status(context, turn, status).await,
+        Action::RecordBootstrap(status) => {
+            let outcome = write_status(context, turn, status).await;
+            if outcome == Outcome::Done {
+                context.jobs.stop(&turn.seen.object.uid);
+            }
+            outcome
+        }
+        Action::SetProviderId(id) => {
+            patch(context, turn, json!({"spec": {"providerID": id.to_string()}})).await
+        }
+        Action::TakeLease { server, version } => {
+            take_lease(context, turn, server, version.as_deref()).await
+        }
+        Action::NoteMarked(server) => {
+            let now = context.clock.now().to_string();
+            note(context, turn, server, json!({key::MARKED_AT: now, key::UNWIPED: "true"})).await
+        }
+        Action::NoteWiped(server) => {
+            let now = context.clock.now().to_string();
+            note(context, turn, server, json!({key::WIPED_AT: now, key::UNWIPED: "false"})).await
+        }
+        Action::ClearLease(server) => clear_lease(context, turn, server).await,
+        Action::Rename { server, to, .. } => {
+            scaleway(context.scaleway.rename(&turn.zone, server, to).await)
+        }
+        Action::RequestWipe(server) => {
+            scaleway(context.scaleway.reinstall(&turn.zone, server, None).await)
+        }
+        Action::StoreCredentials(_) => store_credentials(context, turn).await,
+        Action::DeleteCredentials => {
+            delete(secrets(context), &owned::credentials(&turn.seen.object.name)).await
+        }
+        Action::CreateIdentity(part) => create_identity(context, turn, *part).await,
+        Action::DeleteIdentity(part) => delete_identity(context, turn, *part).await,
+        Action::StartBootstrap(_) => config::start(context, turn).await,
+        Action::StopBootstrap => {
+            context.jobs.stop(&turn.seen.object.uid);
+            Outcome::Done
+        }
+        Action::Cordon { uid } => cordon(context, turn, uid).await,
+        Action::DeleteGuest { namespace, name, uid, version, force } => {
+            let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
+            let preconditions =
+                Preconditions { uid: Some(uid.clone()), resource_version: Some(version.clone()) };
+            let grace = force.then_some(0);
+            let how = DeleteParams {
+                preconditions: Some(preconditions),
+                grace_period_seconds: grace,
+                ..DeleteParams::default()
+            };
+            calls::delete(pods.delete(name, &how)).await
+        }
+        Action::FreeGuest { namespace, name, uid } => free(context, namespace, name, uid).await,
+        Action::DeleteNode { uid } => {
+            let nodes: Api<Node> = Api::all(context.client.clone());
+            let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
+            let how = DeleteParams::default().preconditions(preconditions);
+            calls::delete(nodes.delete(&turn.seen.object.name, &how)).await
+        }
+    }
+}
+
+fn machines(context: &Context, turn: &Turn) -> Api<ScalewayAppleSiliconMachine> {
+    let namespace = turn.object.namespace().unwrap_or_default();
+    Api::namespaced(context.client.clone(), &namespace)
+}
+
+fn secrets(context: &Context) -> Api<Secret> {
+    Api::namespaced(context.client.clone(), &context.settings.namespace)
+}
+
+/// Patches the object, if it is still the one, at the version, that was read.
+async fn patch(context: &Context, turn: &Turn, mut change: Value) -> Outcome {
+    pin(turn, &mut change);
+    let patch = Patch::Merge(&change);
+    let name = &turn.seen.object.name;
+    calls::write(machines(context, turn).patch(name, &PatchParams::default(), &patch)).await
+}
+
+fn pin(turn: &Turn, change: &mut Value) {
+    change["metadata"]["uid"] = json!(turn.object.uid());
+    change["metadata"]["resourceVersion"] = json!(turn.object.resource_version());
+}
+
+async fn set_finalizer(context: &Context, turn: &Turn, present: bool) -> Outcome {
+    let mut list: Vec<String> =
+        turn.object.finalizers().iter().filter(|f| *f != finalizer::MACHINE).cloned().collect();
+    if present {
+        list.push(finalizer::MACHINE.to_owned());
+    }
+    patch(context, turn, json!({"metadata": {"finalizers": list}})).await
+}
+
+async fn write_status(
+    context: &Context,
+    turn: &Turn,
+    status: &applecart_api::machine::ScalewayAppleSiliconMachineStatus,
+) -> Outcome {
+    // A merge patch leaves alone what it does not name, so what is gone is named as null.
+    let mut wanted = serde_json::to_value(status).expect("a status is JSON");
+    let stored = serde_json::to_value(&turn.seen.object.status).expect("a status is JSON");
+    for key in stored.as_object().into_iter().flat_map(|fields| fields.keys()) {
+        if wanted.get(key).is_none() {
+            wanted[key] = Value::Null;
+        }
+    }
+    let mut change = json!({"status": wanted});
+    pin(turn, &mut change);
+    let patch = Patch::Merge(&change);
+    let name = &turn.seen.object.name;
+    calls::write(machines(context, turn).patch_status(name, &PatchParams::default(), &patch)).await
+}
+
+fn host_leases(context: &Context) -> Api<Lease> {
+    Api::namespaced(context.client.clone(), &context.settings.namespace)
+}
+
+async fn take_lease(
+    context: &Context,
+    turn: &Turn,
+    server: &ServerId,
+    version: Option<&str>,
+) -> Outcome {
+    context.zones.choose(&turn.zone, server).await;
+    let object = &turn.seen.object;
+    let namespace = turn.object.namespace().unwrap_or_default();
+    let us = leases::holder(&namespace, &object.name, &object.uid);
+    let lease = leases::taken(server, &us, &object.uid, version, context.clock.now());
+    let api = host_leases(context);
+    if version.is_some() {
+        let patch = Patch::Merge(&lease);
+        return calls::write(api.patch(&key::name(server), &PatchParams::default(), &patch)).await;
+    }
+    match serde_json::from_value(lease) {
+        Ok(lease) => calls::write(api.create(&PostParams::default(), &lease)).await,
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}
+
+/// Patches our Lease at the version that was read, so only while we still hold it.
+async fn patch_lease(
+    context: &Context,
+    turn: &Turn,
+    server: &ServerId,
+    mut change: Value,
+) -> Outcome {
+    change["metadata"]["resourceVersion"] = json!(turn.lease_version());
+    let patch = Patch::Merge(&change);
+    let name = key::name(server);
+    calls::write(host_leases(context).patch(&name, &PatchParams::default(), &patch)).await
+}
+
+async fn note(context: &Context, turn: &Turn, server: &ServerId, annotations: Value) -> Outcome {
+    patch_lease(context, turn, server, json!({"metadata": {"annotations": annotations}})).await
+}
+
+async fn clear_lease(context: &Context, turn: &Turn, server: &ServerId) -> Outcome {
+    let change = json!({
+        "metadata": {
+            "labels": {key::HOLDER: Value::Null},
+            "annotations": {key::MARKED_AT: Value::Null},
+        },
+        "spec": {"holderIdentity": Value::Null},
+    });
+    patch_lease(context, turn, server, change).await
+}
+
+/// A host that is not there is read as gone next turn; no answer leaves it open.
+fn scaleway<T>(result: Result<T, applecart_scaleway::Error>) -> Outcome {
+    match result {
+        Ok(_) => Outcome::Done,
+        Err(error) => match error.kind {
+            ErrorKind::Unknown => Outcome::Unknown,
+            ErrorKind::NotFound => Outcome::Refused,
+            _ => Outcome::Failed(chain(&error)),
+        },
+    }
+}
+
+async fn store_credentials(context: &Context, turn: &Turn) -> Outcome {
+    let Some((user, password)) = &turn.login else { return Outcome::Refused };
+    let name = &turn.seen.object.name;
+    let secret = objects::credentials(name, user, password);
+    let how = PatchParams::apply("applecart").force();
+    let patch = Patch::Apply(&secret);
+    calls::write(secrets(context).patch(&owned::credentials(name), &how, &patch)).await
+}
+
+async fn create_identity(context: &Context, turn: &Turn, part: Identity) -> Outcome {
+    let name = &turn.seen.object.name;
+    let document = objects::identity(part, name, &context.settings);
+    let namespace = &context.settings.namespace;
+    let client = context.client.clone();
+    match part {
+        Identity::ServiceAccount => {
+            create::<ServiceAccount>(Api::namespaced(client, namespace), document).await
+        }
+        Identity::Binding => create::<ClusterRoleBinding>(Api::all(client), document).await,
+        Identity::Token => create::<Secret>(Api::namespaced(client, namespace), document).await,
+    }
+}
+
+async fn delete_identity(context: &Context, turn: &Turn, part: Identity) -> Outcome {
+    let name = &turn.seen.object.name;
+    let namespace = &context.settings.namespace;
+    let client = context.client.clone();
+    match part {
+        Identity::ServiceAccount => {
+            let accounts: Api<ServiceAccount> = Api::namespaced(client, namespace);
+            delete(accounts, &owned::agent(name)).await
+        }
+        Identity::Binding => {
+            delete(Api::<ClusterRoleBinding>::all(client), &owned::agent(name)).await
+        }
+        Identity::Token => delete(secrets(context), &owned::agent_token(name)).await,
+    }
+}
+
+async fn create<K>(api: Api<K>, document: Value) -> Outcome
+where
+    K: kube::Resource + Clone + DeserializeOwned + serde::Serialize + std::fmt::Debug,
+{
+    match serde_json::from_value::<K>(document) {
+        Ok(object) => calls::create(api.create(&PostParams::default(), &object)).await,
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}
+
+async fn delete<K>(api: Api<K>, name: &str) -> Outcome
+where
+    K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    calls::delete(api.delete(name, &DeleteParams::default())).await
+}
+
+async fn cordon(context: &Context, turn: &Turn, uid: &str) -> Outcome {
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    let change = json!({"metadata": {"uid": uid}, "spec": {"unschedulable": true}});
+    let name = &turn.seen.object.name;
+    calls::write(nodes.patch(name, &PatchParams::default(), &Patch::Merge(&change))).await
+}
+
+/// Takes the agent's finalizer off, whichever others there are.
+async fn free(context: &Context, namespace: &str, name: &str, uid: &str) -> Outcome {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
+    let pod = match calls::read("a Pod", pods.get_opt(name)).await {
+        Ok(Some(pod)) => pod,
+        Ok(None) => return Outcome::Done,
+        Err(error) => return Outcome::Failed(chain(&error)),
+    };
+    let left: Vec<&String> = pod.finalizers().iter().filter(|f| *f != finalizer::POD_VM).collect();
+    let change = json!({"metadata": {
+        "uid": uid, "resourceVersion": pod.resource_version(), "finalizers": left,
+    }});
+    calls::write(pods.patch(name, &PatchParams::default(), &Patch::Merge(&change))).await
+}
+
+/// Says on a Cluster that its control plane is there, in the form that Cluster API 1.14 reads.
+pub async fn mark_control_plane(context: &Context, cluster: &Cluster) -> Outcome {
+    let namespace = cluster.namespace().unwrap_or_default();
+    let clusters: Api<Cluster> = Api::namespaced(context.client.clone(), &namespace);
+    let mut conditions = cluster.status.clone().unwrap_or_default().conditions;
+    let says = applecart_api::condition::Says {
+        type_: "ControlPlaneInitialized",
+        status: "True",
+        reason: "ManagedElsewhere",
+        message: "the Macs join the cluster that manages them".to_owned(),
+    };
+    let generation = cluster.metadata.generation;
+    applecart_api::condition::set(&mut conditions, says, generation, context.clock.now());
+    let change = json!({
+        "metadata": {"resourceVersion": cluster.resource_version()},
+        "status": {"conditions": conditions},
+    });
+    let name = cluster.name_any();
+    let patch = Patch::Merge(&change);
+    calls::write(clusters.patch_status(&name, &PatchParams::default(), &patch)).await
+}

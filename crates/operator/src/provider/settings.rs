@@ -1,0 +1,51 @@
+//! What an operator chooses.
+
+use std::time::Duration;
+
+use applecart_core::machine::Limits;
+use applecart_mac::FleetWide;
+
+/// What an operator chooses.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Namespace of Secrets and Leases.
+    pub namespace: String,
+    /// Pool for objects that name none.
+    pub default_pool_prefix: Option<String>,
+    /// Where Macs reach the API server.
+    pub api_server_url: String,
+    /// `ClusterRole` that each agent is bound to.
+    pub agent_role: String,
+    /// CPU cores that a Node advertises, unless its object says otherwise.
+    pub host_cpu: u32,
+    /// Memory in MiB that a Node advertises, unless its object says otherwise.
+    pub host_memory_mb: u32,
+    /// Pods that a Node takes; Apple's licence allows two macOS VMs.
+    pub max_pods: u32,
+    /// Port of the SSH server on a Mac.
+    pub ssh_port: u16,
+    /// How long a running job may hold up a deletion, unless its Machine says otherwise.
+    pub drain_timeout: Duration,
+    /// How long a host may take to answer SSH for the first time.
+    pub ssh_patience: Duration,
+    /// How old a list of a zone may be.
+    pub list_fresh: Duration,
+    /// Waits and patience of a Machine.
+    pub limits: Limits,
+    /// What is the same on every Mac.
+    pub fleet: FleetWide,
+}
+
+impl Settings {
+    /// All waits and intervals, `speed` times shorter.
+    #[must_use]
+    pub fn scaled(self, speed: f64) -> Self {
+        Self {
+            drain_timeout: self.drain_timeout.div_f64(speed),
+            ssh_patience: self.ssh_patience.div_f64(speed),
+            list_fresh: self.list_fresh.div_f64(speed),
+            limits: self.limits.scaled(speed),
+            ..self
+        }
+    }
+}

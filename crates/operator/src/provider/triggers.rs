@@ -1,0 +1,118 @@
+//! What wakes a Machine: its own object, its owners, its Node, and its bootstrap.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use applecart_api::cluster_api::{Cluster, Machine};
+use applecart_api::keys::label;
+use applecart_api::machine::ScalewayAppleSiliconMachine;
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt, future, stream};
+use k8s_openapi::api::core::v1::Node;
+use kube::runtime::controller::{Action as Wake, Config};
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{Controller, WatchStreamExt, watcher as watch};
+use kube::{Api, ResourceExt};
+
+use super::observe::{chain, is_node_ready};
+use super::turn::turn;
+use super::{Context, jobs};
+use crate::calls::ReadError;
+
+/// Turns at once: each mostly waits for an answer, and none waits for a Mac.
+const CONCURRENT_TURNS: u16 = 32;
+
+/// Runs all Machines until dropped.
+pub async fn machines(context: Arc<Context>, woken: BoxStream<'static, jobs::Key>) {
+    let client = context.client.clone();
+    let everything = watcher::Config::default();
+    let all: Api<ScalewayAppleSiliconMachine> = Api::all(client.clone());
+    let controller = Controller::new(all, everything.clone())
+        .with_config(Config::default().concurrency(CONCURRENT_TURNS));
+    let by_node = controller.store();
+    let by_cluster = controller.store();
+    controller
+        .watches(Api::<Machine>::all(client.clone()), everything.clone(), |machine| {
+            let namespace = machine.namespace().unwrap_or_default();
+            [ObjectRef::new(&machine.name_any()).within(&namespace)]
+        })
+        .watches(Api::<Cluster>::all(client.clone()), everything, move |cluster| {
+            of_cluster(&by_cluster, &cluster)
+        })
+        .reconcile_on(of_nodes(client, by_node))
+        .reconcile_on(woken)
+        .run(turn, |object, error, context| failed(&object, error, &context), context)
+        .for_each(|_| future::ready(()))
+        .await;
+}
+
+/// Something could not be read: nothing follows from that but another look.
+fn failed(object: &ScalewayAppleSiliconMachine, error: &ReadError, context: &Context) -> Wake {
+    tracing::warn!(object = %object.name_any(), error = chain(error), "turn");
+    Wake::requeue(context.settings.limits.look)
+}
+
+fn of_cluster(
+    store: &Store<ScalewayAppleSiliconMachine>,
+    cluster: &Cluster,
+) -> Vec<ObjectRef<ScalewayAppleSiliconMachine>> {
+    let (name, namespace) = (cluster.name_any(), cluster.namespace());
+    let belongs = |object: &Arc<ScalewayAppleSiliconMachine>| {
+        object.namespace() == namespace && object.labels().get(label::CLUSTER_NAME) == Some(&name)
+    };
+    refs(store, belongs)
+}
+
+fn named(
+    store: &Store<ScalewayAppleSiliconMachine>,
+    name: &str,
+) -> Vec<ObjectRef<ScalewayAppleSiliconMachine>> {
+    refs(store, |object| object.name_any() == name)
+}
+
+fn refs(
+    store: &Store<ScalewayAppleSiliconMachine>,
+    which: impl Fn(&Arc<ScalewayAppleSiliconMachine>) -> bool,
+) -> Vec<ObjectRef<ScalewayAppleSiliconMachine>> {
+    let mut found: Vec<_> = store.state().into_iter().filter(which).collect();
+    found.sort_by_key(|object| (object.namespace(), object.name_any()));
+    found.iter().map(|object| ObjectRef::from_obj(&**object)).collect()
+}
+
+/// Objects whose Node came, went, or changed in what we look at: heartbeats wake nobody.
+fn of_nodes(
+    client: kube::Client,
+    store: Store<ScalewayAppleSiliconMachine>,
+) -> impl Stream<Item = ObjectRef<ScalewayAppleSiliconMachine>> + Send + 'static {
+    let nodes = watch(Api::<Node>::all(client), watcher::Config::default()).default_backoff();
+    let mut last: BTreeMap<String, (bool, bool)> = BTreeMap::new();
+    nodes.flat_map(move |event| {
+        let changed = news(&mut last, event);
+        stream::iter(changed.map(|node| named(&store, &node)).unwrap_or_default())
+    })
+}
+
+/// The name of the Node that an event tells something new about.
+fn news(
+    last: &mut BTreeMap<String, (bool, bool)>,
+    event: Result<Event<Node>, watcher::Error>,
+) -> Option<String> {
+    match event {
+        Ok(Event::Apply(node) | Event::InitApply(node)) => {
+            let cordoned = node.spec.as_ref().is_some_and(|s| s.unschedulable == Some(true));
+            let facts = (is_node_ready(&node), cordoned);
+            let before = last.insert(node.name_any(), facts);
+            (before != Some(facts)).then(|| node.name_any())
+        }
+        Ok(Event::Delete(node)) => {
+            last.remove(&node.name_any());
+            Some(node.name_any())
+        }
+        Ok(Event::Init | Event::InitDone) => None,
+        Err(error) => {
+            tracing::warn!(error = chain(&error), "could not watch Nodes; trying again");
+            None
+        }
+    }
+}

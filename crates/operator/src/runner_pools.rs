@@ -1,0 +1,264 @@
+//! Runner pools: keeps warm, single-use CI runners. The shell of `core::runner_pool`.
+//!
+//! Runners are listed from the API server each turn, never taken from a cache: a Pod that was just
+//! created counts at once (R12).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use applecart_api::clock::Clock;
+use applecart_api::keys::{finalizer, label};
+use applecart_api::runner_pool::{RunnerPool, RunnerPoolStatus};
+use applecart_core::Outcome;
+use applecart_core::runner_pool::{
+    Action, Decision, Limits, Observed, Pool, Runner, RunnerState, Trouble, account, decide, pod,
+};
+use futures::{StreamExt, future};
+use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::runtime::controller::{Action as Wake, Config};
+use kube::runtime::{Controller, watcher};
+use kube::{Api, Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use crate::calls::{self, ReadError};
+use crate::events::Events;
+use crate::provider::chain;
+use crate::troubles::Troubles;
+
+/// Pools that take a turn at once.
+const CONCURRENT_TURNS: u16 = 16;
+
+/// The runner-pool controller and all that it talks to.
+pub struct RunnerPools {
+    /// The cluster that it runs in.
+    pub client: kube::Client,
+    /// What time it is.
+    pub clock: Clock,
+    /// Where a runner asks for its job.
+    pub dispatch_url: String,
+    /// Waits of a pool.
+    pub limits: Limits,
+}
+
+struct Context {
+    client: kube::Client,
+    clock: Clock,
+    dispatch_url: String,
+    limits: Limits,
+    events: Events,
+    troubles: Troubles,
+    named: AtomicU64,
+}
+
+/// What a turn read.
+struct Turn {
+    seen: Observed,
+    pool: RunnerPool,
+    namespace: String,
+}
+
+impl RunnerPools {
+    /// Runs until dropped.
+    pub async fn run(self) {
+        let client = self.client.clone();
+        let context = Arc::new(Context {
+            events: Events::new(self.client.clone(), "runnerpool-controller", self.clock.clone()),
+            client: self.client,
+            clock: self.clock,
+            dispatch_url: self.dispatch_url,
+            troubles: Troubles::new(self.limits.look),
+            limits: self.limits,
+            named: AtomicU64::new(0),
+        });
+        let runners = watcher::Config::default().labels(label::RUNNER_POOL);
+        Controller::new(Api::<RunnerPool>::all(client.clone()), watcher::Config::default())
+            .with_config(Config::default().concurrency(CONCURRENT_TURNS))
+            .owns(Api::<Pod>::all(client), runners)
+            .run(turn, |pool, error, context| failed(&pool, error, &context), context)
+            .for_each(|_| future::ready(()))
+            .await;
+    }
+}
+
+fn failed(pool: &RunnerPool, error: &ReadError, context: &Context) -> Wake {
+    tracing::warn!(pool = %pool.name_any(), error = chain(error), "turn");
+    Wake::requeue(context.limits.look)
+}
+
+async fn turn(pool: Arc<RunnerPool>, context: Arc<Context>) -> Result<Wake, ReadError> {
+    let Some(turn) = observe(&context, &pool).await? else {
+        context.troubles.clear(&pool.uid().unwrap_or_default());
+        return Ok(Wake::await_change());
+    };
+    let decision = decide(context.clock.now(), &turn.seen, &context.limits);
+    let Some(action) = &decision.action else {
+        return Ok(decision.wake.map_or_else(Wake::await_change, Wake::requeue));
+    };
+    let outcome = perform(&context, &turn, action).await;
+    let reason = &decision.reason;
+    tracing::info!(pool = %turn.seen.pool.name, action = action.describe(), ?outcome, %reason, "turn");
+    Ok(Wake::requeue(settle(&context, &turn, action, &decision, outcome).await))
+}
+
+async fn settle(
+    context: &Context,
+    turn: &Turn,
+    action: &Action,
+    decision: &Decision,
+    outcome: Outcome,
+) -> Duration {
+    let uid = turn.pool.uid().unwrap_or_default();
+    match outcome {
+        Outcome::Done => {
+            context.troubles.clear(&uid);
+            tell(context, turn, action, decision).await;
+            Duration::ZERO
+        }
+        Outcome::Refused | Outcome::Unknown => context.limits.look / 10,
+        Outcome::Failed(said) => {
+            let message = format!("{}: {said}", action.describe());
+            context.troubles.note(&uid, message, context.clock.now());
+            Duration::ZERO
+        }
+    }
+}
+
+async fn tell(context: &Context, turn: &Turn, action: &Action, decision: &Decision) {
+    let Action::WriteStatus(status) = action else { return };
+    if status.last_reason == turn.seen.pool.status.last_reason {
+        return;
+    }
+    let about = turn.pool.object_ref(&());
+    let warning = matches!(decision.reason, applecart_core::runner_pool::Reason::Trouble(_));
+    let text = decision.reason.to_string();
+    context.events.publish(&about, decision.reason.word(), text, warning).await;
+}
+
+async fn observe(context: &Context, pool: &RunnerPool) -> Result<Option<Turn>, ReadError> {
+    let namespace = pool.namespace().unwrap_or_default();
+    let pools: Api<RunnerPool> = Api::namespaced(context.client.clone(), &namespace);
+    let read = calls::read("the pool", pools.get_opt(&pool.name_any())).await?;
+    let Some(pool) = read else { return Ok(None) };
+    let name = pool.name_any();
+    let members = ListParams::default().labels(&format!("{}={name}", label::RUNNER_POOL));
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
+    let pods = calls::read("its runners", pods.list(&members)).await?;
+    let accounts: Api<ServiceAccount> = Api::namespaced(context.client.clone(), &namespace);
+    let accounts = calls::read("its ServiceAccounts", accounts.list(&members)).await?;
+    let mut runners: Vec<Runner> = pods.items.iter().map(runner).collect();
+    runners.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut accounts: Vec<String> = accounts.items.iter().map(ResourceExt::name_any).collect();
+    accounts.sort();
+    let uid = pool.uid().unwrap_or_default();
+    let trouble = context.troubles.of(&uid);
+    let seen = Observed {
+        pool: Pool {
+            name: name.clone(),
+            generation: pool.metadata.generation,
+            finalizer: pool.finalizers().iter().any(|f| f == finalizer::RUNNER_POOL),
+            deleting: pool.metadata.deletion_timestamp.is_some(),
+            spec: pool.spec.clone(),
+            status: pool.status.clone().unwrap_or_default(),
+        },
+        runners,
+        accounts,
+        fresh_name: fresh_name(context, &name, &uid),
+        trouble: trouble.map(|(message, retry_at)| Trouble { message, retry_at }),
+    };
+    Ok(Some(Turn { seen, pool, namespace }))
+}
+
+fn runner(pod: &Pod) -> Runner {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let claimed = pod.labels().get(label::RUNNER_POOL_OWNER).is_some_and(|owner| !owner.is_empty());
+    let state = match phase {
+        Some("Succeeded" | "Failed") => RunnerState::Ended,
+        _ if claimed => RunnerState::Busy,
+        Some("Running") => RunnerState::Idle,
+        _ => RunnerState::Starting,
+    };
+    let container = pod.spec.as_ref().and_then(|spec| spec.containers.first());
+    Runner {
+        name: pod.name_any(),
+        uid: pod.uid().unwrap_or_default(),
+        version: pod.resource_version().unwrap_or_default(),
+        state,
+        image: container.and_then(|container| container.image.clone()).unwrap_or_default(),
+        deleting: pod.metadata.deletion_timestamp.is_some(),
+    }
+}
+
+/// `<pool>-runner-<8 hex>`: from the pool, the time, and a count, so never the same twice.
+fn fresh_name(context: &Context, pool: &str, uid: &str) -> String {
+    let count = context.named.fetch_add(1, Ordering::Relaxed);
+    let now = context.clock.now().as_nanosecond();
+    format!("{pool}-runner-{}", applecart_core::runner_pool::suffix(uid, now, count))
+}
+
+async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome {
+    let client = context.client.clone();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), &turn.namespace);
+    let accounts: Api<ServiceAccount> = Api::namespaced(client, &turn.namespace);
+    let create = PostParams::default();
+    let pool = &turn.seen.pool;
+    match action {
+        Action::AddFinalizer => set_finalizer(context, turn, true).await,
+        Action::RemoveFinalizer => set_finalizer(context, turn, false).await,
+        Action::WriteStatus(status) => write_status(context, turn, status).await,
+        Action::CreateAccount(name) => {
+            let account = account(name, &pool.name, &owner(&turn.pool));
+            calls::create(accounts.create(&create, &account)).await
+        }
+        Action::CreatePod(name) => {
+            let owner = owner(&turn.pool);
+            let pod = pod(name, &pool.name, &pool.spec, &context.dispatch_url, &owner);
+            calls::create(pods.create(&create, &pod)).await
+        }
+        Action::DeletePod { name, uid, version } => {
+            let preconditions =
+                Preconditions { uid: Some(uid.clone()), resource_version: Some(version.clone()) };
+            let how = DeleteParams::default().preconditions(preconditions);
+            calls::delete(pods.delete(name, &how)).await
+        }
+        Action::DeleteAccount(name) => {
+            calls::delete(accounts.delete(name, &DeleteParams::default())).await
+        }
+    }
+}
+
+fn owner(pool: &RunnerPool) -> OwnerReference {
+    pool.controller_owner_ref(&()).unwrap_or_default()
+}
+
+fn pools(context: &Context, turn: &Turn) -> Api<RunnerPool> {
+    Api::namespaced(context.client.clone(), &turn.namespace)
+}
+
+fn pin(turn: &Turn, change: &mut Value) {
+    change["metadata"]["uid"] = json!(turn.pool.uid());
+    change["metadata"]["resourceVersion"] = json!(turn.pool.resource_version());
+}
+
+async fn set_finalizer(context: &Context, turn: &Turn, present: bool) -> Outcome {
+    let others = turn.pool.finalizers().iter().filter(|f| *f != finalizer::RUNNER_POOL);
+    let mut list: Vec<String> = others.cloned().collect();
+    if present {
+        list.push(finalizer::RUNNER_POOL.to_owned());
+    }
+    let mut change = json!({"metadata": {"finalizers": list}});
+    pin(turn, &mut change);
+    let patch = Patch::Merge(&change);
+    let name = &turn.seen.pool.name;
+    calls::write(pools(context, turn).patch(name, &PatchParams::default(), &patch)).await
+}
+
+async fn write_status(context: &Context, turn: &Turn, status: &RunnerPoolStatus) -> Outcome {
+    let mut change = json!({"status": status});
+    pin(turn, &mut change);
+    let patch = Patch::Merge(&change);
+    let name = &turn.seen.pool.name;
+    calls::write(pools(context, turn).patch_status(name, &PatchParams::default(), &patch)).await
+}

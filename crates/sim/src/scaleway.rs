@@ -1,0 +1,91 @@
+//! A Scaleway that runs on a laptop: the Apple silicon API and the IAM SSH keys.
+//!
+//! # Guarantees
+//! - What the real service is known to do on the wire, this one does; what nobody knows, it does
+//!   either way ([`Unsure`]).
+//! - Everything that takes time is computed from the clock when somebody looks: no task runs, and
+//!   virtual time works.
+//! - Same seed, same calls at the same times: same answers, byte for byte.
+//! - A call is performed at once and whole, or not at all.
+//!
+//! # Not simulated
+//! Runners, private networks and connectivity diagnostics: paths that nobody here calls answer 404.
+
+mod answer;
+mod bench;
+mod catalogue;
+mod control;
+mod gate;
+mod host;
+mod keys;
+mod levers;
+mod route;
+mod seeded;
+mod servers;
+mod service;
+mod settings;
+mod state;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use applecart_api::clock::Clock;
+use applecart_scaleway::{Client, Config, Profile};
+
+pub use answer::Answer;
+pub use bench::{BenchReport, bench};
+pub use control::LEVERS;
+pub use gate::{Call, Gate, Open, Operation, Verdict};
+pub use levers::{HostSpec, HostView, MacSecrets, Rule};
+pub use settings::{Accepts, Durations, Gone, NewPassword, Settings, Shown, Unsure};
+
+use state::State;
+
+/// A handle on one simulated Scaleway; clones are handles on the same one.
+#[derive(Clone)]
+pub struct Scaleway {
+    state: Arc<Mutex<State>>,
+    gate: Arc<dyn Gate>,
+}
+
+impl Scaleway {
+    /// An empty account that lets every call through.
+    #[must_use]
+    pub fn new(settings: Settings, clock: Clock) -> Self {
+        Self::with_gate(settings, clock, Arc::new(Open))
+    }
+
+    /// An empty account whose calls pass `gate`, after any rules.
+    #[must_use]
+    pub fn with_gate(settings: Settings, clock: Clock, gate: Arc<dyn Gate>) -> Self {
+        Self { state: Arc::new(Mutex::new(State::new(settings, clock))), gate }
+    }
+
+    /// This world's time: its clock, and how far levers have moved it ahead.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        let this = self.clone();
+        Clock::new(move || this.with(|state| state.now))
+    }
+
+    /// How a client of the account's own project is configured.
+    #[must_use]
+    pub fn config(&self) -> Config {
+        let settings = self.with(|state| state.settings.clone());
+        let profile =
+            Profile::new("http://scaleway.invalid", settings.secret_key, settings.project);
+        Config::new(profile.expect("a profile"), self.clock())
+    }
+
+    /// A client of the account's own project, in-process.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        Client::new(self.service(), self.config())
+    }
+
+    /// Does something with the state as it is now.
+    fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.settle();
+        act(&mut state)
+    }
+}
