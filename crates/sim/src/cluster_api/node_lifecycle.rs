@@ -1,0 +1,93 @@
+//! The part of the controller-manager that notices Nodes whose agent is silent.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use applecart_api::clock::Clock;
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{ListParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+const LEASE_NAMESPACE: &str = "kube-node-lease";
+/// The conditions that an agent speaks for.
+const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
+
+/// Turns the conditions of a Node Unknown once it showed no sign of life, neither its Lease nor a
+/// heartbeat, for longer than `grace`. Looks when the next grace ends, at most once a `period`.
+pub async fn node_lifecycle(client: Client, clock: Clock, period: Duration, grace: Duration) -> ! {
+    loop {
+        let wake = turn(&client, &clock, grace).await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "could not look at the Nodes; looking again");
+            period
+        });
+        tokio::time::sleep(wake.max(period)).await;
+    }
+}
+
+async fn turn(client: &Client, clock: &Clock, grace: Duration) -> kube::Result<Duration> {
+    let nodes: Api<Node> = Api::all(client.clone());
+    let leases: Api<Lease> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
+    let renewed: BTreeMap<String, Timestamp> = leases
+        .list(&ListParams::default())
+        .await?
+        .into_iter()
+        .filter_map(|lease| Some((lease.name_any(), lease.spec.as_ref()?.renew_time.as_ref()?.0)))
+        .collect();
+    let now = clock.now();
+    let mut wake = grace;
+    for node in nodes.list(&ListParams::default()).await? {
+        let name = node.name_any();
+        let seen = last_seen(&node, renewed.get(&name).copied());
+        let silence = Duration::try_from(now.duration_since(seen)).unwrap_or_default();
+        if silence <= grace {
+            wake = wake.min(grace.saturating_sub(silence) + Duration::from_millis(1));
+            continue;
+        }
+        let unknown = silent(&node, now);
+        if unknown.is_empty() {
+            continue;
+        }
+        let patch = json!({ "status": { "conditions": unknown } });
+        let params = PatchParams::default();
+        if let Err(error) = nodes.patch_status(&name, &params, &Patch::Strategic(patch)).await {
+            tracing::debug!(%error, %name, "could not mark a silent Node; looking again");
+        }
+    }
+    Ok(wake)
+}
+
+/// The last sign of life: whatever is the newest of Lease, heartbeat and creation.
+fn last_seen(node: &Node, renewed: Option<Timestamp>) -> Timestamp {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let heartbeats =
+        conditions.filter_map(|condition| Some(condition.last_heartbeat_time.as_ref()?.0));
+    let created = node.creation_timestamp().map(|time| time.0);
+    heartbeats.chain(renewed).chain(created).max().unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// What to write on a Node that is silent; nothing, if it was written.
+fn silent(node: &Node, now: Timestamp) -> Vec<Value> {
+    let present: BTreeMap<&str, &str> = node
+        .status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten())
+        .map(|condition| (condition.type_.as_str(), condition.status.as_str()))
+        .collect();
+    let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+    CONDITIONS
+        .iter()
+        .filter(|type_| present.get(**type_) != Some(&"Unknown"))
+        .map(|type_| {
+            json!({
+                "type": type_,
+                "status": "Unknown",
+                "reason": "NodeStatusUnknown",
+                "message": "Kubelet stopped posting node status.",
+                "lastTransitionTime": now,
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,55 @@
+//! When to look again: after a change, or when asked to; at most once a period.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::stream::{BoxStream, SelectAll, StreamExt};
+use kube::Api;
+use kube::api::DynamicObject;
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, watcher as watch};
+
+/// Look again after so many periods, whatever the watches say: the net under a missed event.
+const RESYNC_PERIODS: u32 = 60;
+
+/// Tells a stand-in when its next turn is.
+pub(super) struct Pace {
+    period: Duration,
+    changes: SelectAll<BoxStream<'static, ()>>,
+}
+
+impl Pace {
+    /// Turns no closer than `period`, for changes of what these list.
+    pub fn new(period: Duration, watched: impl IntoIterator<Item = Api<DynamicObject>>) -> Self {
+        Self { period, changes: watched.into_iter().map(changes).collect() }
+    }
+
+    /// Waits for the next turn; no longer than `wake`, if that is given.
+    pub async fn next(&mut self, wake: Option<Duration>) {
+        tokio::time::sleep(self.period).await;
+        let longest = wake.unwrap_or(self.period * RESYNC_PERIODS).saturating_sub(self.period);
+        tokio::select! {
+            biased;
+            _ = self.changes.next() => {}
+            () = tokio::time::sleep(longest) => {}
+        }
+        // One turn answers all changes that were waiting.
+        while self.changes.next().now_or_never().flatten().is_some() {}
+    }
+}
+
+fn changes(api: Api<DynamicObject>) -> BoxStream<'static, ()> {
+    watch(api, watcher::Config::default())
+        .default_backoff()
+        .filter_map(|event| async move {
+            match event {
+                Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone) => Some(()),
+                Ok(Event::Init | Event::InitApply(_)) => None,
+                Err(error) => {
+                    tracing::debug!(%error, "a watch broke and starts again");
+                    None
+                }
+            }
+        })
+        .boxed()
+}
