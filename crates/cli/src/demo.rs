@@ -84,6 +84,7 @@ async fn demo(arguments: &Arguments) -> Result<()> {
         clock: Clock::new(Timestamp::now),
         authority: Some(Authority::generate().context("could not make a certificate")?),
         api_url: url.clone(),
+        faults: None,
     })
     .context("could not load the CRDs")?;
     let kubeconfig = world.api().kubeconfig(&url).context("the API server has no authority")?;

@@ -6,6 +6,8 @@ mod demo;
 use clap::{Parser, Subcommand};
 
 /// Runs fleets of rented Mac minis as ordinary Kubernetes nodes, for CI.
+///
+/// Logs go to standard error, if the environment asks for them: `RUST_LOG=info`.
 #[derive(Debug, Parser)]
 #[command(name = "applecart", version, arg_required_else_help = true)]
 struct Arguments {
@@ -22,6 +24,7 @@ enum Verb {
 
 fn main() -> std::process::ExitCode {
     let arguments = Arguments::parse();
+    log();
     let result = match arguments.verb {
         #[cfg(feature = "demo")]
         Verb::Demo(arguments) => demo::run(&arguments),
@@ -32,5 +35,12 @@ fn main() -> std::process::ExitCode {
             eprintln!("error: {error:#}");
             std::process::ExitCode::FAILURE
         }
+    }
+}
+
+/// Logs on standard error, as far as `RUST_LOG` asks for them.
+fn log() {
+    if let Ok(filter) = tracing_subscriber::EnvFilter::try_from_default_env() {
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     }
 }

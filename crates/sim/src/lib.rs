@@ -1,6 +1,7 @@
 //! The world, simulated: Scaleway, Macs, Tart, Kubernetes; clock, faults, oracles.
 
 pub mod cluster_api;
+pub mod faults;
 pub mod kubernetes;
 pub mod mac;
 pub mod scaleway;

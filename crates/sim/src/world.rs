@@ -17,6 +17,7 @@ use applecart_api::ids::ServerId;
 use applecart_api::keys::{label, owned};
 use applecart_api::machine::ScalewayAppleSiliconMachineSpec;
 use applecart_api::runner_pool::{RunnerPool, RunnerPoolSpec};
+use applecart_mac::KeyPair;
 use applecart_operator::provider::Provider;
 use applecart_operator::runner_pools::RunnerPools;
 use k8s_openapi::api::core::v1::{Pod, Secret};
@@ -25,7 +26,8 @@ use kube::api::{ListParams, ObjectMeta, PostParams};
 use secrecy::ExposeSecret;
 
 use crate::cluster_api::{self, Manifests};
-use crate::kubernetes::{ApiServer, Identity, Registry, SchemaError, Setup};
+use crate::faults::PROVIDER;
+use crate::kubernetes::{ApiServer, Gate, Identity, Registry, SchemaError, Setup};
 use crate::mac::{SimMac, SimNetwork};
 use crate::scaleway::{HostSpec, Scaleway};
 use crate::tart::SimTart;
@@ -49,6 +51,7 @@ pub struct World {
     scaleway: Scaleway,
     network: SimNetwork,
     machines: BTreeMap<ServerId, Host>,
+    fleet_key: KeyPair,
 }
 
 /// The Mac behind a host.
@@ -60,27 +63,33 @@ struct Host {
 
 impl World {
     /// A world with a full pool, and nothing else yet.
-    pub fn new(settings: WorldSettings) -> Result<Self, SchemaError> {
+    pub fn new(mut settings: WorldSettings) -> Result<Self, SchemaError> {
         let definitions = [applecart_api::crds(), cluster_api::crds()].concat();
         let api = ApiServer::set_up(Setup {
             clock: settings.clock.clone(),
             seed: settings.seed,
             registry: Registry::new(definitions)?,
-            gate: None,
-            authority: settings.authority.clone(),
+            gate: settings.faults.clone().map(|faults| faults as Arc<dyn Gate>),
+            authority: settings.authority.take(),
         });
-        let scaleway = Scaleway::new(settings.scaleway(), settings.clock.clone());
+        let clock = settings.clock.clone();
+        let scaleway = match &settings.faults {
+            Some(faults) => Scaleway::with_gate(settings.scaleway(), clock, faults.clone()),
+            None => Scaleway::new(settings.scaleway(), clock),
+        };
         let network = SimNetwork::default();
+        let fleet_key = settings.fleet_key();
         let mut machines = BTreeMap::new();
         for number in 1..=settings.hosts {
             let id = scaleway.order_host(&HostSpec::named(format!("{POOL_PREFIX}{number:02}")));
             let host = settings.mac(&scaleway, &id);
+            host.mac.authorize(vec![fleet_key.public.clone()]);
             if let Some(view) = scaleway.host(&id) {
                 network.insert(&view.ip.to_string(), host.mac.clone());
             }
             machines.insert(id, host);
         }
-        Ok(Self { settings, api, scaleway, network, machines })
+        Ok(Self { settings, api, scaleway, network, machines, fleet_key })
     }
 
     /// Its Kubernetes.
@@ -106,12 +115,11 @@ impl World {
     pub async fn apply(&self) -> kube::Result<()> {
         let client = self.client();
         let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
-        let key = applecart_mac::Ssh::generate_key(self.settings.seed);
         let secret = Secret {
             metadata: ObjectMeta { name: Some(owned::fleet_key(FLEET)), ..ObjectMeta::default() },
             string_data: Some(BTreeMap::from([(
                 owned::PRIVATE_KEY.to_owned(),
-                key.expose_secret().to_owned(),
+                self.fleet_key.private.expose_secret().to_owned(),
             )])),
             ..Secret::default()
         };
@@ -151,13 +159,6 @@ impl World {
     pub async fn run(&self) {
         let settings = &self.settings;
         let clock = settings.clock.clone();
-        let provider = Provider {
-            client: self.api.client(Identity::service_account(NAMESPACE, "provider")),
-            scaleway: self.scaleway.client(),
-            dial: Arc::new(self.network.clone()),
-            clock: clock.clone(),
-            settings: settings.provider(),
-        };
         let pools = RunnerPools {
             client: self.api.client(Identity::service_account(NAMESPACE, "runner-pools")),
             clock: clock.clone(),
@@ -170,7 +171,7 @@ impl World {
         let (period, grace) = (settings.period(), settings.node_grace());
         tokio::join!(
             biased;
-            async { if let Err(error) = provider.run().await { tracing::error!(%error, "provider") } },
+            self.provider(),
             pools.run(),
             agents::run(self),
             power::run(self),
@@ -179,6 +180,40 @@ impl World {
             async { cluster_api::scheduler(schedule, clock.clone(), period).await; },
             async { cluster_api::node_lifecycle(standing, clock.clone(), period, grace).await; },
         );
+    }
+
+    /// The provider's process, started again whenever it crashes.
+    async fn provider(&self) {
+        loop {
+            let provider = Provider {
+                client: self.api.client(Identity::service_account(NAMESPACE, PROVIDER)),
+                scaleway: self.scaleway.client(),
+                dial: Arc::new(self.network.clone()),
+                clock: self.settings.clock.clone(),
+                settings: self.settings.provider(),
+            };
+            let crashed = async {
+                match &self.settings.faults {
+                    Some(faults) => faults.crashed().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = crashed => {}
+                ended = provider.run() => {
+                    tracing::error!(?ended, "the provider ended; it is started again");
+                    tokio::time::sleep(self.settings.period()).await;
+                }
+            }
+        }
+    }
+
+    /// Whether the Mac behind a host carries an agent's identity, and so an owner's work.
+    #[must_use]
+    pub fn is_bootstrapped(&self, id: &ServerId) -> bool {
+        let kubeconfig = |host: &Host| host.mac.file("/etc/tart-kubelet/kubeconfig").is_some();
+        self.machines.get(id).is_some_and(kubeconfig)
     }
 
     /// The Mac that is the Node of this name.

@@ -17,13 +17,12 @@ pub struct Screen {
     redraws: bool,
     drawn: u16,
     last: Option<View>,
-    machine: Option<String>,
 }
 
 impl Screen {
     /// Looks at what standard output is.
     pub fn new() -> Self {
-        Self { redraws: stdout().is_terminal(), drawn: 0, last: None, machine: None }
+        Self { redraws: stdout().is_terminal(), drawn: 0, last: None }
     }
 
     /// Says what is here and what to try, before anything moves.
@@ -75,8 +74,12 @@ impl Screen {
 
     /// One line for each row that changed.
     fn tell(&mut self, view: &View) {
-        let before: BTreeMap<&str, &HostRow> =
-            self.last.iter().flat_map(|last| &last.hosts).map(|h| (h.address.as_str(), h)).collect();
+        let before: BTreeMap<&str, &HostRow> = self
+            .last
+            .iter()
+            .flat_map(|last| &last.hosts)
+            .map(|h| (h.address.as_str(), h))
+            .collect();
         for host in &view.hosts {
             if before.get(host.address.as_str()) != Some(&host) {
                 print(&format!("{}\n", line(host)));
@@ -143,7 +146,9 @@ fn table(view: &View, width: usize, most: u16) -> Vec<String> {
         lines.push(format!("… and {} more hosts", view.hosts.len() - fitting));
     }
     for (machine, reason) in view.waiting.iter().take(2) {
-        lines.push(cut(&format!("machine {machine}: {reason}"), width).with(Color::Yellow).to_string());
+        lines.push(
+            cut(&format!("machine {machine}: {reason}"), width).with(Color::Yellow).to_string(),
+        );
     }
     lines.push(cut(&pool_line(view), width));
     lines

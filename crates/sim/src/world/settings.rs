@@ -1,22 +1,23 @@
 //! How big a world is, and how fast.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use applecart_api::clock::Clock;
 use applecart_api::ids::ServerId;
 use applecart_core::{machine, runner_pool};
-use applecart_mac::{FleetWide, Payload};
+use applecart_mac::{FleetWide, KeyPair, Payload};
 use applecart_operator::provider;
 use secrecy::ExposeSecret;
 
 use super::{Host, NAMESPACE, POOL_PREFIX};
+use crate::faults::Faults;
 use crate::kubernetes::Authority;
 use crate::mac::{SimMac, tart_bundle};
 use crate::scaleway::{self, Durations, Scaleway};
 use crate::tart::{self, SimTart};
 
 /// How big a world is, and how fast. Durations below are a real fleet's; `speed` divides them all.
-#[derive(Clone)]
 pub struct WorldSettings {
     /// Macs in the pool.
     pub hosts: usize,
@@ -34,6 +35,8 @@ pub struct WorldSettings {
     pub authority: Option<Authority>,
     /// Where Macs and people reach the API server.
     pub api_url: String,
+    /// What goes wrong, if anything.
+    pub faults: Option<Arc<Faults>>,
 }
 
 /// One answer of a Mac over SSH. A bootstrap is some dozens of them.
@@ -77,11 +80,21 @@ impl WorldSettings {
         let password = secrets.map(|secrets| secrets.password.expose_secret().to_owned());
         let mac = SimMac::new(id.as_str(), &password.unwrap_or_default());
         mac.set_latency(self.mac_latency());
+        if let Some(faults) = &self.faults {
+            mac.set_gate(faults.clone());
+        }
         Host { mac, tart: SimTart::new(tart::Durations::default().scaled(self.speed)) }
     }
 
     pub(super) fn mac_latency(&self) -> Duration {
         self.scale(MAC_LATENCY)
+    }
+
+    /// The SSH key that the fleet shares.
+    pub(super) fn fleet_key(&self) -> KeyPair {
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&self.seed.to_le_bytes());
+        KeyPair::from_seed(seed, "tuist-capi-macs").expect("any 32 bytes are a key")
     }
 
     pub(super) fn provider(&self) -> provider::Settings {

@@ -1,0 +1,77 @@
+//! What must hold at every moment, and what must hold at the end.
+
+use std::collections::BTreeMap;
+
+use applecart_api::keys::lease;
+use applecart_api::name_class::NameClass;
+use applecart_sim::world::{NAMESPACE, POOL_PREFIX, World};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+
+use crate::scenario::Scenario;
+
+/// Looks for what must never be, at any moment.
+pub fn always(world: &World) -> Result<(), String> {
+    let mut owned: BTreeMap<String, u32> = BTreeMap::new();
+    for host in world.scaleway().hosts() {
+        match NameClass::read(&host.name, POOL_PREFIX) {
+            // S5: a host in the pool is wiped, or its wipe was accepted.
+            NameClass::Pool => {
+                let used = world.is_bootstrapped(&host.id);
+                if used && host.status.as_str() != "reinstalling" {
+                    return Err(format!("{} is in the pool with its last owner's disk", host.id));
+                }
+            }
+            NameClass::Claiming(marker) => *owned.entry(marker.uid.to_string()).or_default() += 1,
+            NameClass::Other(name) => *owned.entry(name).or_default() += 1,
+            NameClass::Releasing(_) | NameClass::OldMarker | NameClass::Quarantined => {}
+        }
+    }
+    // P1: one Machine, one host.
+    match owned.iter().find(|(_, hosts)| **hosts > 1) {
+        Some((owner, hosts)) => Err(format!("{owner} has {hosts} hosts")),
+        None => Ok(()),
+    }
+}
+
+/// Looks at what a scenario left behind.
+pub async fn at_end(world: &World, scenario: Scenario) -> Result<(), String> {
+    match scenario {
+        Scenario::Claim => Ok(()),
+        Scenario::Release | Scenario::EarlyDelete => nothing_left(world).await,
+    }
+}
+
+/// C5: of a Machine that is gone, nothing stands outside.
+async fn nothing_left(world: &World) -> Result<(), String> {
+    for host in world.scaleway().hosts() {
+        if NameClass::read(&host.name, POOL_PREFIX) != NameClass::Pool {
+            return Err(format!("host {} is left under the name {}", host.id, host.name));
+        }
+    }
+    let all = ListParams::default();
+    let client = world.client();
+    let held = ListParams::default().labels(lease::HOLDER);
+    let leases: Api<Lease> = Api::namespaced(client.clone(), NAMESPACE);
+    let nodes: Api<Node> = Api::all(client.clone());
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
+    let bindings: Api<ClusterRoleBinding> = Api::all(client);
+    let mut left: Vec<String> = vec![];
+    left.extend(names(leases.list(&held).await));
+    left.extend(names(nodes.list(&all).await));
+    let of_machine =
+        |name: &String| name.starts_with("tart-kubelet-") || name.ends_with("-bootstrap");
+    left.extend(names(secrets.list(&all).await).into_iter().filter(of_machine));
+    left.extend(names(accounts.list(&all).await).into_iter().filter(of_machine));
+    left.extend(names(bindings.list(&all).await).into_iter().filter(of_machine));
+    left.retain(|name| !name.ends_with("noop-bootstrap"));
+    if left.is_empty() { Ok(()) } else { Err(format!("left behind: {}", left.join(", "))) }
+}
+
+fn names<K: kube::Resource + Clone>(list: kube::Result<kube::core::ObjectList<K>>) -> Vec<String> {
+    list.map(|list| list.items.iter().map(ResourceExt::name_any).collect()).unwrap_or_default()
+}
