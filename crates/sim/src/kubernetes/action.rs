@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::auth::Identity;
 use super::refusal::Refusal;
-use super::request::{DeleteOptions, Options};
+use super::request::Options;
 use super::selector::Selector;
 use super::state::{Ask, State, stamp};
 use super::store::{ObjectKey, uid_of};
@@ -79,9 +79,8 @@ impl State {
         }
         let mut options = Options::default();
         options.read_delete_body(body["deleteOptions"].to_string().as_bytes())?;
-        let options = DeleteOptions { ..options.delete };
         if !ask.options.dry_run {
-            self.begin_delete(ask.kind(), key, &options, ask.now);
+            self.begin_delete(ask.kind(), key, &options.delete, ask.now);
             self.settle(ask.now);
         }
         Ok(success())

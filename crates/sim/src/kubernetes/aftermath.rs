@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use super::admission::{self, TOKEN_ACCOUNT, TOKEN_SECRET};
 use super::auth::Identity;
@@ -17,11 +18,14 @@ use super::registry::Registry;
 use super::removal::FOREGROUND;
 use super::request::{DeleteOptions, Propagation};
 use super::state::{State, stamp};
-use super::store::{ObjectKey, owner_uids, uid_of};
+use super::store::{ObjectKey, format_uid, owner_uids, uid_of};
 use super::write::{finalizers, is_finished, namespace_key};
 
 /// Holds a definition until the last object of its kind is gone.
 const DEFINITION_CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// How long an Event lives after its last write: the real server's default.
+const EVENT_LIFE: SignedDuration = SignedDuration::from_hours(1);
 
 /// A write that the built-in controllers have yet to look at.
 #[derive(Clone, Debug)]
@@ -35,6 +39,7 @@ pub(crate) enum Aftermath {
 impl State {
     /// Lets the built-in controllers act until they have nothing left to do.
     pub fn settle(&mut self, now: Timestamp) {
+        self.end_events(now);
         while let Some(aftermath) = self.pending.pop_front() {
             match aftermath {
                 Aftermath::Written { key, created } => self.after_write(&key, created, now),
@@ -53,6 +58,10 @@ impl State {
             Nature::Secret if created => self.issue_token(key, &object),
             Nature::Definition if deleting => self.empty_definition(key, now),
             Nature::Definition => self.establish(key, &object, now),
+            Nature::Event => {
+                let ends = now.checked_add(EVENT_LIFE).unwrap_or(Timestamp::MAX);
+                self.event_ends.push_back((ends, key.clone(), object.clone()));
+            }
             _ => {}
         }
         if deleting && finalizers(&object).any(|finalizer| finalizer == FOREGROUND) {
@@ -82,6 +91,15 @@ impl State {
             _ => {}
         }
         self.finish_namespace(&key.namespace);
+    }
+
+    /// Removes the Events whose time is over and that were not written since.
+    fn end_events(&mut self, now: Timestamp) {
+        while let Some((_, key, object)) = self.event_ends.pop_front_if(|(ends, ..)| *ends <= now) {
+            if self.store.get(&key).is_some_and(|stored| Arc::ptr_eq(stored, &object)) {
+                self.remove(&key);
+            }
+        }
     }
 
     /// The object has owners, and none of them exists.
@@ -139,8 +157,9 @@ impl State {
     /// Creates a namespace as the installation does.
     pub fn install_namespace(&mut self, name: &str, now: Timestamp) {
         let key = namespace_key(name);
+        let uid = self.store.new_uid();
         let mut object = json!({"apiVersion": "v1", "kind": "Namespace",
-            "metadata": {"name": name, "uid": self.store.new_uid(), "creationTimestamp": stamp(now)}});
+            "metadata": {"name": name, "uid": uid, "creationTimestamp": stamp(now)}});
         let kind = self.registry.by_key("namespaces").cloned().expect("a built-in kind");
         admission::on_create(&kind, &Identity::admin(), &mut object);
         self.store.put(&key, object);
@@ -241,16 +260,6 @@ impl State {
         trial.define(&definition).map_err(|error| invalid(&error.to_string()))
     }
 
-    /// Shows a definition that the registry already knows as an object.
-    pub fn install_definition(&mut self, mut object: Value, now: Timestamp) {
-        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        object["metadata"]["uid"] = json!(self.store.new_uid());
-        object["metadata"]["creationTimestamp"] = json!(stamp(now));
-        object["metadata"]["generation"] = json!(1);
-        establish_status(&mut object, now);
-        self.store.put(&definition_key(&name), object);
-    }
-
     fn establish(&mut self, key: &ObjectKey, object: &Value, now: Timestamp) {
         let definition: CustomResourceDefinition = match serde_json::from_value(object.clone()) {
             Ok(definition) => definition,
@@ -297,6 +306,26 @@ impl State {
     }
 }
 
+/// A definition as an object of a new cluster, at `version`.
+pub(crate) fn installed(
+    definition: &CustomResourceDefinition,
+    version: u64,
+    now: Timestamp,
+) -> Value {
+    let mut object = serde_json::to_value(definition).expect("a definition is JSON");
+    let name = definition.metadata.name.as_deref().unwrap_or_default();
+    let metadata = &mut object["metadata"];
+    // The same in every cluster: it is shared between them.
+    let digest = Sha256::digest(name);
+    let bits = digest.iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte));
+    metadata["uid"] = json!(format_uid(bits));
+    metadata["creationTimestamp"] = json!(stamp(now));
+    metadata["generation"] = json!(1);
+    metadata["resourceVersion"] = json!(version.to_string());
+    establish_status(&mut object, now);
+    object
+}
+
 fn background() -> DeleteOptions {
     DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() }
 }
@@ -309,7 +338,7 @@ fn account_key(namespace: &str, name: &str) -> ObjectKey {
     }
 }
 
-fn definition_key(name: &str) -> ObjectKey {
+pub(crate) fn definition_key(name: &str) -> ObjectKey {
     ObjectKey {
         resource: "customresourcedefinitions.apiextensions.k8s.io".into(),
         namespace: String::new(),

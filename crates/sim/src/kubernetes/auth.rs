@@ -41,11 +41,10 @@ impl Identity {
     }
 }
 
-/// The tokens that are valid now.
-#[derive(Debug, Default)]
+/// The tokens that are valid now. They do not print.
+#[derive(Default)]
 pub(crate) struct Tokens(BTreeMap<String, Grant>);
 
-#[derive(Debug)]
 struct Grant {
     identity: Identity,
     expires: Option<Timestamp>,

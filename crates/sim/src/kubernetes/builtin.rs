@@ -68,7 +68,10 @@ fn core() -> Vec<Kind> {
             .in_all()
             .status(StatusRule::Isolated)
             .columns(columns::services()),
-        Kind::built_in::<Event>("event").short(&["ev"]).columns(columns::events()),
+        Kind::built_in::<Event>("event")
+            .short(&["ev"])
+            .nature(Nature::Event)
+            .columns(columns::events()),
         newer_events,
     ]
 }

@@ -1,5 +1,5 @@
-//! The one door that every request passes: where a sweep counts, refuses, loses answers, and where a
-//! crash happens.
+//! The one door that every request passes: where a sweep counts, refuses and loses answers, and
+//! where a crash happens.
 
 use std::fmt;
 

@@ -95,6 +95,8 @@ pub(crate) enum Nature {
     Definition,
     /// An object of a defined kind.
     Custom,
+    /// Goes by itself after a while.
+    Event,
     /// The same Events, in their newer words.
     NewerEvent,
 }

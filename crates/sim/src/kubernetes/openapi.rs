@@ -1,5 +1,5 @@
-//! Schemas for `kubectl explain` and for kubectl's checks before it applies: `OpenAPI` 3, one document
-//! for each version of a group. No I/O.
+//! Schemas for `kubectl explain` and for kubectl's checks before it applies: `OpenAPI` 3, one
+//! document for each version of a group. No I/O.
 
 use std::sync::Arc;
 

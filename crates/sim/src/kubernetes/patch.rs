@@ -227,9 +227,10 @@ mod tests {
 
     #[test]
     fn lists_without_a_key_are_replaced_and_finalizers_are_a_set() {
-        let pod =
-            json!({"spec": {"tolerations": [{"key": "a"}]}, "metadata": {"finalizers": ["x"]}});
-        let patch = json!({"spec": {"tolerations": [{"key": "b"}]}, "metadata": {"finalizers": ["x", "y"]}});
+        let pod = json!({"spec": {"tolerations": [{"key": "a"}]},
+            "metadata": {"finalizers": ["x"]}});
+        let patch = json!({"spec": {"tolerations": [{"key": "b"}]},
+            "metadata": {"finalizers": ["x", "y"]}});
         let patched = strategic(&pod, patch);
         assert_eq!(patched["spec"]["tolerations"], json!([{"key": "b"}]));
         assert_eq!(patched["metadata"]["finalizers"], json!(["x", "y"]));

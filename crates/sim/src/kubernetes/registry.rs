@@ -1,12 +1,15 @@
 //! Which kinds a server knows: the built-in ones, and those that definitions add.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceColumnDefinition, CustomResourceDefinition, CustomResourceDefinitionVersion,
 };
+use serde_json::Value;
 
+use super::aftermath;
 use super::builtin::BUILT_IN;
 use super::column::{self, Cell, Column};
 use super::jsonpath::Path;
@@ -19,20 +22,44 @@ use super::schema::{Schema, SchemaError};
 #[derive(Clone, Debug)]
 pub struct Registry {
     kinds: BTreeMap<Arc<str>, Arc<Kind>>,
-    /// The definitions that it was made with, which a new server shows as objects.
-    pub(crate) definitions: Vec<CustomResourceDefinition>,
+    /// The definitions that it was made with.
+    definitions: Vec<CustomResourceDefinition>,
+    /// The same, as objects of a cluster that was installed at some time.
+    installed: Arc<Mutex<Option<Installed>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Installed {
+    at: Timestamp,
+    objects: Arc<[Arc<Value>]>,
 }
 
 impl Registry {
     /// The built-in kinds and those of `definitions`.
     pub fn new(definitions: Vec<CustomResourceDefinition>) -> Result<Arc<Self>, SchemaError> {
         let kinds = BUILT_IN.iter().map(|kind| (kind.key.clone(), kind.clone())).collect();
-        let mut registry = Self { kinds, definitions: Vec::new() };
+        let installed = Arc::default();
+        let mut registry = Self { kinds, definitions: Vec::new(), installed };
         for definition in &definitions {
             registry.define(definition)?;
         }
         registry.definitions = definitions;
         Ok(Arc::new(registry))
+    }
+
+    /// The definitions as objects of a cluster that is installed `now`. Servers that start at the same
+    /// time share them: a sweep starts thousands.
+    pub(crate) fn installed(&self, now: Timestamp) -> Arc<[Arc<Value>]> {
+        let mut installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(installed) = installed.as_ref().filter(|installed| installed.at == now) {
+            return installed.objects.clone();
+        }
+        let objects = (1_u64..).zip(&self.definitions);
+        let objects: Arc<[Arc<Value>]> = objects
+            .map(|(version, definition)| Arc::new(aftermath::installed(definition, version, now)))
+            .collect();
+        *installed = Some(Installed { at: now, objects: objects.clone() });
+        objects
     }
 
     pub(crate) fn define(

@@ -109,7 +109,8 @@ fn check_preconditions(
         {
             let found = metadata[field].as_str().unwrap_or_default();
             let why = format!(
-                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+                "Precondition failed: {what} in precondition: {wanted}, \
+                 {what} in object meta: {found}"
             );
             return Err(Refusal::conflict(kind, &key.name, &why));
         }

@@ -70,7 +70,9 @@ async fn respond(
     if parts.method == Method::DELETE {
         options.read_delete_body(body)?;
     }
-    let call = call(&target, verb, who, body);
+    // Only a gate wants to know the name in the body.
+    let body_for_name: &[u8] = if server.gate.is_some() { body } else { &[] };
+    let call = call(&target, verb, who, body_for_name);
     let verdict = pass(server, &call).await;
     if let Verdict::FailBefore(refusal) = verdict {
         return Err(refusal);

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -20,6 +21,9 @@ use tokio_rustls::TlsAcceptor;
 use super::refusal::Refusal;
 use super::respond::{self, BODY_BYTES};
 use super::server::{Answer, ApiServer};
+
+/// How long a client may take to agree on encryption: loopback needs milliseconds.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// Why the server could not serve.
 #[derive(Debug, thiserror::Error)]
@@ -46,8 +50,15 @@ impl ApiServer {
         loop {
             tokio::select! {
                 accepted = listener.accept() => {
-                    let (stream, _) = accepted.map_err(ServeError::Accept)?;
-                    connections.spawn(connection(self.clone(), acceptor.clone(), stream));
+                    match accepted {
+                        Ok((stream, _)) => {
+                            let connection = connection(self.clone(), acceptor.clone(), stream);
+                            connections.spawn(connection);
+                        }
+                        // The client gave up before it was accepted: its own affair.
+                        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                        Err(error) => return Err(ServeError::Accept(error)),
+                    }
                 }
                 Some(_) = connections.join_next() => {}
             }
@@ -72,12 +83,13 @@ impl ApiServer {
 
 /// One connection, to its end. What goes wrong with it is the client's to see.
 async fn connection(server: ApiServer, acceptor: TlsAcceptor, stream: TcpStream) {
-    let stream = match acceptor.accept(stream).await {
-        Ok(stream) => stream,
-        Err(error) => {
+    let stream = match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
             tracing::debug!(%error, "a client did not finish its TLS handshake");
             return;
         }
+        Err(_) => return,
     };
     let service = service_fn(|request: Request<Incoming>| {
         let server = server.clone();

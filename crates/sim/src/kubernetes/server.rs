@@ -29,8 +29,8 @@ const NO_AUTHORITY: &str = "-----BEGIN CERTIFICATE-----\nc2ltdWxhdGVk\n-----END 
 
 /// A Kubernetes API server in memory.
 ///
-/// Cloning gives another handle to the same server. Everything but watches is answered at once; time
-/// passes only where a gate takes it.
+/// Cloning gives another handle to the same server. Everything but watches is answered at once;
+/// time passes only where a gate takes it.
 #[derive(Clone)]
 pub struct ApiServer {
     pub(crate) inner: Arc<Inner>,
@@ -116,8 +116,8 @@ impl ApiServer {
         kube::Client::new(service, "default")
     }
 
-    /// A client in this process that shows `token` with every request; each is refused with 401 while
-    /// the token is not valid.
+    /// A client in this process that shows `token` with every request; each is refused with 401
+    /// while the token is not valid.
     ///
     /// Must be called inside a tokio runtime.
     #[must_use]

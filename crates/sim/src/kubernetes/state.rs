@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
-use super::aftermath::Aftermath;
+use super::aftermath::{Aftermath, definition_key};
 use super::auth::{Identity, Tokens};
 use super::event;
 use super::gate::Verb;
@@ -33,8 +33,7 @@ impl Ask {
     }
 }
 
-/// What a server remembers.
-#[derive(Debug)]
+/// What a server remembers. It does not print: there are secrets in it.
 pub(crate) struct State {
     pub store: Store,
     pub registry: Arc<Registry>,
@@ -43,6 +42,8 @@ pub(crate) struct State {
     pub counts: BTreeMap<(Verb, String), u64>,
     /// What the built-in controllers have yet to look at.
     pub pending: VecDeque<Aftermath>,
+    /// Events and when they end, oldest first.
+    pub event_ends: VecDeque<(Timestamp, ObjectKey, Arc<Value>)>,
     /// The certificate that service accounts are told to trust.
     pub authority: String,
 }
@@ -56,14 +57,15 @@ impl State {
             tokens: Tokens::default(),
             counts: BTreeMap::new(),
             pending: VecDeque::new(),
+            event_ends: VecDeque::new(),
             authority,
         };
+        for definition in state.registry.installed(now).iter() {
+            let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+            state.store.install(&definition_key(name), definition.clone());
+        }
         for name in ["default", "kube-system", "kube-public"] {
             state.install_namespace(name, now);
-        }
-        for definition in &state.registry.clone().definitions {
-            let body = serde_json::to_value(definition).expect("a definition is JSON");
-            state.install_definition(body, now);
         }
         state
     }

@@ -155,6 +155,17 @@ impl Store {
         object
     }
 
+    /// Puts an object there that has its version already, before anybody can watch.
+    pub fn install(&mut self, key: &ObjectKey, object: Arc<Value>) {
+        let version = object["metadata"]["resourceVersion"].as_str();
+        let version = version.and_then(|version| version.parse().ok()).unwrap_or_default();
+        self.version = self.version.max(version);
+        self.uids.insert(uid_of(&object).to_owned(), key.clone());
+        let collection = self.collections.entry(key.resource.clone()).or_default();
+        collection.forgotten = self.version;
+        collection.objects.insert((key.namespace.clone(), key.name.clone()), object);
+    }
+
     /// Takes an object away under the next version; its last state, if it was there.
     pub fn remove(&mut self, key: &ObjectKey) -> Option<Arc<Value>> {
         let collection = self.collections.get_mut(&key.resource)?;
@@ -194,12 +205,7 @@ impl Store {
 
     /// A version-4 UUID from the seed.
     pub fn new_uid(&mut self) -> String {
-        let bits: u128 = self.random.random();
-        let bits = bits & !(0xf << 76) | (4 << 76);
-        let bits = bits & !(0b11 << 62) | (0b10 << 62);
-        let digits = format!("{bits:032x}");
-        let (a, b, c) = (&digits[..8], &digits[8..12], &digits[12..16]);
-        format!("{a}-{b}-{c}-{}-{}", &digits[16..20], &digits[20..])
+        format_uid(self.random.random())
     }
 
     /// Five letters for the end of a generated name, from the alphabet that the real server uses.
@@ -231,6 +237,15 @@ impl Collection {
         let from = self.history.partition_point(|change| change.version <= version);
         self.history.range(from..)
     }
+}
+
+/// Any bits as a version-4 UUID.
+pub(crate) fn format_uid(bits: u128) -> String {
+    let bits = bits & !(0xf << 76) | (4 << 76);
+    let bits = bits & !(0b11 << 62) | (0b10 << 62);
+    let digits = format!("{bits:032x}");
+    let (a, b, c) = (&digits[..8], &digits[8..12], &digits[12..16]);
+    format!("{a}-{b}-{c}-{}-{}", &digits[16..20], &digits[20..])
 }
 
 /// The object's uid; every stored object has one.

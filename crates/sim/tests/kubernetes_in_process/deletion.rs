@@ -1,0 +1,174 @@
+//! Finalizers, grace, owners, budgets, namespaces.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
+use kube::ResourceExt;
+use kube::api::{
+    Api, DeleteParams, EvictParams, ListParams, PatchParams, PostParams, Preconditions,
+    PropagationPolicy,
+};
+use serde_json::json;
+
+use crate::fixture::{admin, code, config_map, merge, owned_map, pod, refused, server};
+
+#[tokio::test(start_paused = true)]
+async fn objects_need_their_namespace_and_go_with_it() {
+    let server = server();
+    let client = admin(&server);
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "team");
+    let early = maps.create(&PostParams::default(), &config_map("a")).await;
+    assert_eq!(refused(early), code(404, "NotFound"));
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let team = serde_json::from_value(json!({"metadata": {"name": "team"}})).unwrap();
+    namespaces.create(&PostParams::default(), &team).await.unwrap();
+    let accounts: Api<ServiceAccount> = Api::namespaced(client, "team");
+    accounts.get("default").await.unwrap();
+    let mut held = config_map("a");
+    held.metadata.finalizers = Some(vec!["test.dev/hold".to_owned()]);
+    maps.create(&PostParams::default(), &held).await.unwrap();
+    namespaces.delete("team", &DeleteParams::default()).await.unwrap();
+    let ending = namespaces.get("team").await.unwrap();
+    assert_eq!(ending.status.unwrap().phase.unwrap(), "Terminating");
+    let late = maps.create(&PostParams::default(), &config_map("b")).await;
+    assert_eq!(refused(late), code(403, "Forbidden"));
+    let free = json!({"metadata": {"finalizers": null}});
+    maps.patch("a", &PatchParams::default(), &merge(&free)).await.unwrap();
+    assert_eq!(refused(namespaces.get("team").await), code(404, "NotFound"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_holds_an_object_until_it_is_taken_off() {
+    let server = server();
+    let maps: Api<ConfigMap> = Api::default_namespaced(admin(&server));
+    let mut map = config_map("a");
+    map.metadata.finalizers = Some(vec!["test.dev/hold".to_owned()]);
+    maps.create(&PostParams::default(), &map).await.unwrap();
+    let marked = maps.delete("a", &DeleteParams::default()).await.unwrap().left().unwrap();
+    assert!(marked.metadata.deletion_timestamp.is_some());
+    let more = json!({"metadata": {"finalizers": ["test.dev/hold", "test.dev/more"]}});
+    let late = maps.patch("a", &PatchParams::default(), &merge(&more)).await;
+    assert_eq!(refused(late), code(422, "Invalid"));
+    let free = json!({"metadata": {"finalizers": []}});
+    maps.patch("a", &PatchParams::default(), &merge(&free)).await.unwrap();
+    assert_eq!(refused(maps.get("a").await), code(404, "NotFound"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_holds_to_its_preconditions() {
+    let server = server();
+    let maps: Api<ConfigMap> = Api::default_namespaced(admin(&server));
+    let made = maps.create(&PostParams::default(), &config_map("a")).await.unwrap();
+    let only = |uid: Option<String>, resource_version: Option<String>| DeleteParams {
+        preconditions: Some(Preconditions { uid, resource_version }),
+        ..DeleteParams::default()
+    };
+    for params in [only(Some("other".to_owned()), None), only(None, Some("1".to_owned()))] {
+        assert_eq!(refused(maps.delete("a", &params).await), code(409, "Conflict"));
+    }
+    let exact = only(made.uid(), made.resource_version());
+    assert!(maps.delete("a", &exact).await.unwrap().right().unwrap().is_success());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bound_pod_stays_until_its_kubelet_lets_it_go() {
+    let server = server();
+    let pods: Api<Pod> = Api::default_namespaced(admin(&server));
+    for pod in [pod("free", None), pod("bound", Some("mac"))] {
+        pods.create(&PostParams::default(), &pod).await.unwrap();
+        pods.delete(&pod.name_any(), &DeleteParams::default()).await.unwrap();
+    }
+    assert_eq!(refused(pods.get("free").await), code(404, "NotFound"));
+    let bound = pods.get("bound").await.unwrap();
+    assert_eq!(bound.metadata.deletion_grace_period_seconds, Some(30));
+    let add = json!({"metadata": {"finalizers": ["test.dev/vm"]}});
+    let late = pods.patch_status("bound", &PatchParams::default(), &merge(&add)).await;
+    assert_eq!(refused(late), code(422, "Invalid"));
+    let now = DeleteParams::default().grace_period(0);
+    pods.delete("bound", &now).await.unwrap();
+    assert_eq!(refused(pods.get("bound").await), code(404, "NotFound"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pods_finalizer_goes_through_its_status_and_the_pod_with_it() {
+    let server = server();
+    let pods: Api<Pod> = Api::default_namespaced(admin(&server));
+    pods.create(&PostParams::default(), &pod("a", Some("mac"))).await.unwrap();
+    let params = PatchParams::default();
+    let add = json!({"metadata": {"finalizers": ["test.dev/vm"]}, "status": {"phase": "Running"}});
+    let running = pods.patch_status("a", &params, &merge(&add)).await.unwrap();
+    assert_eq!(running.finalizers(), ["test.dev/vm"]);
+    pods.delete("a", &DeleteParams::default().grace_period(0)).await.unwrap();
+    assert!(pods.get("a").await.unwrap().metadata.deletion_timestamp.is_some());
+    let free = json!({"metadata": {"finalizers": null}});
+    pods.patch_status("a", &params, &merge(&free)).await.unwrap();
+    assert_eq!(refused(pods.get("a").await), code(404, "NotFound"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_keeps_its_pods_from_eviction() {
+    let server = server();
+    let client = admin(&server);
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let ready = json!({"status": {"phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True"}]}});
+    for name in ["a", "b"] {
+        pods.create(&PostParams::default(), &pod(name, Some("mac"))).await.unwrap();
+        pods.patch_status(name, &PatchParams::default(), &merge(&ready)).await.unwrap();
+    }
+    let budgets: Api<k8s_openapi::api::policy::v1::PodDisruptionBudget> =
+        Api::default_namespaced(client);
+    let budget = serde_json::from_value(json!({"metadata": {"name": "keep-a"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}}));
+    budgets.create(&PostParams::default(), &budget.unwrap()).await.unwrap();
+    let refusal = pods.evict("a", &EvictParams::default()).await;
+    assert_eq!(refused(refusal), code(429, "TooManyRequests"));
+    pods.evict("b", &EvictParams::default()).await.unwrap();
+    assert!(pods.get("b").await.unwrap().metadata.deletion_timestamp.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn dependents_go_after_their_last_owner() {
+    let server = server();
+    let maps: Api<ConfigMap> = Api::default_namespaced(admin(&server));
+    let create = PostParams::default();
+    let one = maps.create(&create, &config_map("one")).await.unwrap();
+    let two = maps.create(&create, &config_map("two")).await.unwrap();
+    let mut child = owned_map("child", &one);
+    child.owner_references_mut().extend(owned_map("x", &two).owner_references().to_vec());
+    let child = maps.create(&create, &child).await.unwrap();
+    maps.create(&create, &owned_map("grandchild", &child)).await.unwrap();
+    maps.delete("one", &DeleteParams::default()).await.unwrap();
+    assert_eq!(maps.get("child").await.unwrap().owner_references().len(), 1);
+    maps.delete("two", &DeleteParams::default()).await.unwrap();
+    assert!(maps.list(&ListParams::default()).await.unwrap().items.is_empty());
+    maps.create(&create, &owned_map("late", &one)).await.unwrap();
+    assert_eq!(refused(maps.get("late").await), code(404, "NotFound"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn propagation_decides_who_goes_first() {
+    let server = server();
+    let maps: Api<ConfigMap> = Api::default_namespaced(admin(&server));
+    let create = PostParams::default();
+    let owner = maps.create(&create, &config_map("owner")).await.unwrap();
+    let mut child = owned_map("child", &owner);
+    child.metadata.finalizers = Some(vec!["test.dev/hold".to_owned()]);
+    maps.create(&create, &child).await.unwrap();
+    let foreground = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Foreground),
+        ..DeleteParams::default()
+    };
+    maps.delete("owner", &foreground).await.unwrap();
+    assert!(maps.get("owner").await.unwrap().metadata.deletion_timestamp.is_some());
+    let free = json!({"metadata": {"finalizers": null}});
+    maps.patch("child", &PatchParams::default(), &merge(&free)).await.unwrap();
+    assert!(maps.list(&ListParams::default()).await.unwrap().items.is_empty());
+
+    let owner = maps.create(&create, &config_map("owner")).await.unwrap();
+    maps.create(&create, &owned_map("child", &owner)).await.unwrap();
+    let orphan = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Orphan),
+        ..DeleteParams::default()
+    };
+    maps.delete("owner", &orphan).await.unwrap();
+    assert!(maps.get("child").await.unwrap().owner_references().is_empty());
+}
