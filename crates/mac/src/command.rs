@@ -204,11 +204,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_real_shell_splits_a_line_back_into_its_words(words in prop::collection::vec("[^\0]{0,12}", 1..5)) {
+        fn a_real_shell_splits_a_line_back_into_its_words(
+            words in prop::collection::vec("[^\0]{0,12}", 1..5)
+        ) {
             let mut argv = vec!["printf", "%s\\0"];
             argv.extend(words.iter().map(String::as_str));
             let line = Command::user(&argv).line();
-            let output = std::process::Command::new("/bin/sh").args(["-c", &line]).output().unwrap();
+            let mut shell = std::process::Command::new("/bin/sh");
+            let output = shell.args(["-c", &line]).output().unwrap();
             let printed: Vec<String> = output.stdout.split(|&b| b == 0)
                 .map(|word| String::from_utf8(word.to_vec()).unwrap()).collect();
             prop_assert_eq!(&printed[..printed.len() - 1], &words[..]);

@@ -290,7 +290,7 @@ fn encoded_forms(bytes: &[u8]) -> Vec<String> {
 }
 
 impl FleetWide {
-    /// A digest of what is the same on all hosts: equal on two hosts that differ in their own part alone.
+    /// A digest of what is the same on all hosts; what is a host's own does not move it.
     #[must_use]
     pub fn fingerprint(&self) -> Fingerprint {
         let mut digest = Digester::default();

@@ -10,7 +10,7 @@ const KEY: [u8; 11] = [0x7D, 0x89, 0x52, 0x23, 0xD2, 0xBC, 0xDD, 0xEA, 0xA3, 0xB
 /// eleven characters without its NUL, and the login fails.
 const BLOCK_BYTES: usize = 12;
 
-/// What stands in a password's place where it was never told, or in the file after macOS refused it.
+/// What stands in a password's place where it was never told, or where macOS refused it.
 pub const SEALED: &str = "<sealed>";
 
 /// The file for `password`.

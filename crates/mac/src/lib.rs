@@ -1,12 +1,12 @@
 //! A Mac over SSH: read, write, run; the steps that turn a factory Mac into a node.
 //!
 //! # Flow
-//! [`Dial`] (address, key, pinned host key) → a [`Mac`] → [`bootstrap()`] with a [`HostConfig`]: each
-//! [`Step`] checks, applies what differs, and reads back what it applied.
+//! [`Dial`] (address, key, pinned host key) → a [`Mac`] → [`bootstrap()`] with a [`HostConfig`]:
+//! each [`Step`] checks, applies what differs, and reads back what it applied.
 //!
 //! # Guarantees
 //! - First bootstrap and update are the same steps with the same desired configuration.
-//! - A converged host costs reads only. A run that was cut off anywhere is finished by the next one.
+//! - A converged host costs reads only. A run that was cut off is finished by the next one.
 //! - Success is declared after reading back effects, never after writing.
 //! - No secret is in an argument vector, script text, error, or `Debug` output: secrets travel on
 //!   stdin and in file contents alone.

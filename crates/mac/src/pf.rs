@@ -1,9 +1,9 @@
 //! The egress firewall as text: what VMs may not reach. No I/O.
 //!
 //! `/etc/pf.conf` belongs to macOS; of it, one marked block is ours. Older versions left blocks
-//! without markers, twice, or cut off in the middle, and two `load anchor` lines for one anchor make
-//! the whole file fail to load (`Resource busy`). So the edit removes every form ever written and
-//! then appends one.
+//! without markers, twice, or cut off in the middle, and two `load anchor` lines for one anchor
+//! make the whole file fail to load (`Resource busy`). So the edit removes every form ever written
+//! and then appends one.
 
 /// The anchor that holds our rules.
 pub const ANCHOR: &str = "tuist.runners";
@@ -50,7 +50,7 @@ pub const BLOCK_RULES: [&str; 2] = [
 ///
 /// A VM's packet comes *in* on the host's bridge with the VM's own address, and goes *out* after
 /// address translation, so the inbound rule is the one that holds; the outbound one is for packets
-/// that are not translated. A VM needs its gateway for DHCP and DNS, and answers the host when asked.
+/// that are not translated. A VM needs its gateway for DHCP and DNS, and may answer the host.
 pub const ANCHOR_RULES: &str = "\
 # What VMs may not reach. Written by Applecart; edits here are lost.
 table <vm_sources> { 192.168.64.0/22 }
@@ -70,7 +70,7 @@ pub fn rule_count() -> usize {
     ANCHOR_RULES.lines().filter(rule).count()
 }
 
-/// `existing` with exactly one block of ours, at its end, and every line that is not ours untouched.
+/// `existing` with exactly one block of ours, at its end; lines that are not ours stay as they are.
 ///
 /// Idempotent. A blank or missing file becomes Apple's own with our block.
 #[must_use]

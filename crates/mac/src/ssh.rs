@@ -44,8 +44,9 @@ const READ: Script =
 const WRITE: Script = Script {
     name: "write a file",
     text: r#"set -eu
+umask 022
+mkdir -p "$(dirname "$1")"
 umask 077
-mkdir -p -m 0755 "$(dirname "$1")"
 staged=$(mktemp "$1.XXXXXX")
 trap 'rm -f "$staged"' EXIT
 cat >"$staged"
@@ -170,14 +171,15 @@ impl SshSession {
                 () = send(&write, stdin) => unreachable!("sending never ends the exchange"),
             }
         };
-        if let Ok(output) = timeout(command.timeout, exchange).await {
-            output
-        } else {
+        let after = command.timeout;
+        let ended = timeout(after, exchange).await;
+        let result = ended.unwrap_or_else(|_| Err(MacError::TimedOut { doing, after }));
+        if result.is_err() {
             // Best effort: a command that runs as root is out of our reach.
             let _ = write.signal(Sig::TERM).await;
             let _ = write.close().await;
-            Err(MacError::TimedOut { doing, after: command.timeout })
         }
+        result
     }
 }
 

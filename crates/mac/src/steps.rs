@@ -1,7 +1,7 @@
 //! The steps from a factory Mac to a node, in order. Each one checks, applies, and checks again.
 //!
-//! A step's `check` only reads. Its `apply` may be cut off anywhere: what it leaves behind makes the
-//! next `check` say *differs*, never *converged*.
+//! A step's `check` only reads. Its `apply` may be cut off anywhere: what it leaves behind makes
+//! the next `check` say *differs*, never *converged*.
 
 mod agent_binary;
 mod agent_job;
@@ -155,7 +155,7 @@ pub enum Cause {
     /// The host did not answer as asked.
     #[error("the host did not answer")]
     Mac(#[from] MacError),
-    /// macOS refused the password, or it was tried as often as is safe: more tries lock the account.
+    /// macOS refused the password, or it was tried as often as is safe: macOS locks accounts.
     #[error("macOS refused the password: give a new one, or reboot the host and try again")]
     PasswordRefused,
     /// macOS threw the auto-login password away at login: it is not the user's.

@@ -1,5 +1,5 @@
-//! Macs, simulated: a file tree, an account with a password, sudo, launchd, a login window, a packet
-//! filter; behind the same edge as real ones, with levers for what goes wrong.
+//! Macs, simulated: a file tree, an account with a password, sudo, launchd, a login window, a
+//! packet filter; behind the same edge as real ones, with levers for what goes wrong.
 //!
 //! A Mac understands the commands that the bootstrap sends, and nothing else: an unknown command
 //! fails, so that a new one is modelled before it is used. It has no tasks of its own: time passes

@@ -1,5 +1,5 @@
 //! The agent's binary: checked and signed beside the old one, then renamed over it. Writing into a
-//! running binary would keep its old signature in the kernel's cache, and the agent would be killed.
+//! running binary would keep its old signature in the kernel's cache, and get the agent killed.
 
 use std::time::Duration;
 

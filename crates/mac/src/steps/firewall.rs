@@ -27,7 +27,7 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
             host.write(path, content, Owner::root(), 0o644).await?;
         }
     }
-    // Parsing alone neither loads nor proves that a load will succeed; it finds typing errors early.
+    // Parsing does not prove that a load will succeed; it finds errors before anything changes.
     host.run(pfctl(&["-n", "-f", paths::PF_CONF])).await?;
     if is_attached(host).await? {
         if !is_loaded(host).await? {
