@@ -5,7 +5,9 @@
 
 pub mod cluster;
 pub mod machine;
+pub mod node;
 mod outcome;
+pub mod pod;
 pub mod runner_pool;
 
 pub use outcome::Outcome;

@@ -57,13 +57,22 @@ mv -f "$staged" "$1"
 };
 
 /// Dials Macs over SSH.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Ssh;
+#[derive(Clone, Copy, Debug)]
+pub struct Ssh {
+    /// How long a host may take for each of: connecting, logging in, opening a channel.
+    pub connect_timeout: Duration,
+}
+
+impl Default for Ssh {
+    fn default() -> Self {
+        Self { connect_timeout: CONNECT_TIMEOUT }
+    }
+}
 
 impl Dial for Ssh {
     fn dial<'a>(&'a self, target: &'a Target) -> Answer<'a, Session> {
         Box::pin(async move {
-            let session = SshSession::open(target).await?;
+            let session = SshSession::open(self.connect_timeout, target).await?;
             let host_key = session.host_key.clone();
             Ok(Session { mac: Arc::new(session), host_key })
         })
@@ -96,6 +105,7 @@ impl Handler for Gatekeeper {
 pub struct SshSession {
     handle: Handle<Gatekeeper>,
     host_key: HostKey,
+    connect_timeout: Duration,
 }
 
 /// How one attempt to connect ended.
@@ -110,17 +120,17 @@ impl SshSession {
     ///
     /// A Mac has several host keys, and which one it shows depends on what the client asks for: a
     /// pin may be of any of them, so each kind is asked for before the pin counts as broken.
-    async fn open(target: &Target) -> Result<Self, MacError> {
+    async fn open(within: Duration, target: &Target) -> Result<Self, MacError> {
         let address = format!("{}:{}", target.address, target.port);
         let key = key::parse(&target.key)?;
         let kinds = [Algorithm::Ed25519, Algorithm::Ecdsa { curve: EcdsaCurve::NistP256 }];
         let mut other = None;
         let mut refused = None;
         for kind in kinds {
-            match connect(target, &address, kind).await {
+            match connect(within, target, &address, kind).await {
                 Ok(Attempt::Connected(mut handle, host_key)) => {
-                    log_in(&mut handle, target, &address, key).await?;
-                    return Ok(Self { handle, host_key });
+                    log_in(within, &mut handle, target, &address, key).await?;
+                    return Ok(Self { handle, host_key, connect_timeout: within });
                 }
                 Ok(Attempt::OtherKey(seen)) => other = other.or(Some(seen)),
                 Err(
@@ -145,9 +155,9 @@ impl SshSession {
     async fn execute(&self, command: &Command) -> Result<Output, MacError> {
         let doing = command.describe();
         let unknown = |_| MacError::Unknown { doing: doing.clone() };
-        let opened = timeout(CONNECT_TIMEOUT, self.handle.channel_open_session()).await;
+        let opened = timeout(self.connect_timeout, self.handle.channel_open_session()).await;
         let Ok(channel) = opened else {
-            return Err(MacError::TimedOut { doing, after: CONNECT_TIMEOUT });
+            return Err(MacError::TimedOut { doing, after: self.connect_timeout });
         };
         let (mut read, write) = channel.map_err(unknown)?.split();
         write.exec(false, command.line()).await.map_err(unknown)?;
@@ -171,7 +181,12 @@ impl SshSession {
     }
 }
 
-async fn connect(target: &Target, address: &str, kind: Algorithm) -> Result<Attempt, MacError> {
+async fn connect(
+    within: Duration,
+    target: &Target,
+    address: &str,
+    kind: Algorithm,
+) -> Result<Attempt, MacError> {
     let seen = Arc::new(OnceLock::new());
     let gatekeeper = Gatekeeper { pinned: target.pinned.clone(), seen: seen.clone() };
     let config = Config {
@@ -182,12 +197,9 @@ async fn connect(target: &Target, address: &str, kind: Algorithm) -> Result<Atte
     };
     let place = (target.address.as_str(), target.port);
     let connecting = russh::client::connect(Arc::new(config), place, gatekeeper);
-    let unreachable = |source| MacError::Unreachable {
-        address: address.to_owned(),
-        within: CONNECT_TIMEOUT,
-        source,
-    };
-    let Ok(connected) = timeout(CONNECT_TIMEOUT, connecting).await else {
+    let unreachable =
+        |source| MacError::Unreachable { address: address.to_owned(), within, source };
+    let Ok(connected) = timeout(within, connecting).await else {
         return Err(unreachable(None));
     };
     match (connected, seen.get()) {
@@ -203,6 +215,7 @@ async fn connect(target: &Target, address: &str, kind: Algorithm) -> Result<Atte
 }
 
 async fn log_in(
+    within: Duration,
     handle: &mut Handle<Gatekeeper>,
     target: &Target,
     address: &str,
@@ -210,18 +223,14 @@ async fn log_in(
 ) -> Result<(), MacError> {
     let user = target.user.to_string();
     let key = PrivateKeyWithHashAlg::new(Arc::new(key), None);
-    let login = timeout(CONNECT_TIMEOUT, handle.authenticate_publickey(&user, key)).await;
+    let login = timeout(within, handle.authenticate_publickey(&user, key)).await;
     match login {
         Ok(Ok(AuthResult::Success)) => Ok(()),
         Ok(Ok(AuthResult::Failure { .. })) => {
             Err(MacError::AuthRefused { user, address: address.to_owned() })
         }
         Ok(Err(source)) => Err(MacError::Protocol { address: address.to_owned(), source }),
-        Err(_) => Err(MacError::Unreachable {
-            address: address.to_owned(),
-            within: CONNECT_TIMEOUT,
-            source: None,
-        }),
+        Err(_) => Err(MacError::Unreachable { address: address.to_owned(), within, source: None }),
     }
 }
 

@@ -2,4 +2,7 @@
 
 pub mod cluster_api;
 pub mod kubernetes;
+pub mod mac;
 pub mod scaleway;
+pub mod tart;
+pub mod world;

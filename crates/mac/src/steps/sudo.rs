@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Applied, Cause, Host, State, paths, scripts};
 use crate::config::hex;
-use crate::{Command, Privilege};
+use crate::{Command, Owner, Privilege};
 
 /// Bytes of a password's digest that mark its tries: tells passwords apart, gives none away.
 const MARK_BYTES: usize = 4;
@@ -17,11 +17,13 @@ pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
     // Older versions could leave other lines here, the password among them; never shown.
     let found = host.read(&paths::sudoers(user)).await?;
     let rule = format!("{user} ALL=(ALL) NOPASSWD: ALL");
-    if found.is_some_and(|text| text.trim_ascii_end() == rule.as_bytes()) {
-        Ok(State::Converged)
-    } else {
-        Ok(State::Differs("the sudo rule is missing or is not the one line it should be"))
+    if found.is_none_or(|text| text.trim_ascii_end() != rule.as_bytes()) {
+        return Ok(State::Differs("the sudo rule is missing or is not the one line it should be"));
     }
+    if !host.has_attributes(&paths::sudoers(user), &Owner::root(), 0o440).await? {
+        return Ok(State::Differs("the sudo rule has another owner or mode"));
+    }
+    Ok(State::Converged)
 }
 
 pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {

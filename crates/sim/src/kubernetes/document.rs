@@ -5,6 +5,7 @@ use http::request::Parts;
 use serde_json::{Value, json};
 
 use super::discovery;
+use super::openapi;
 use super::refusal::Refusal;
 use super::registry::Registry;
 use super::respond::text;
@@ -38,6 +39,13 @@ pub(crate) fn answer(
         ["apis", group] => discovery::group(registry, group).ok_or_else(Refusal::no_such_path)?,
         ["apis", group, version] => {
             discovery::resources(registry, group, version).ok_or_else(Refusal::no_such_path)?
+        }
+        ["openapi", "v3"] => openapi::index(registry),
+        ["openapi", "v3", "api", version] => {
+            openapi::document(registry, "", version).ok_or_else(Refusal::no_such_path)?
+        }
+        ["openapi", "v3", "apis", group, version] => {
+            openapi::document(registry, group, version).ok_or_else(Refusal::no_such_path)?
         }
         _ => return Err(Refusal::no_such_path()),
     };

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::column::Column;
 use super::jsonpath::Path;
+use super::rules::Rules;
 use super::schema::Schema;
 
 /// One kind of object that the server knows.
@@ -57,7 +58,16 @@ pub(crate) enum Shape {
         describe: fn(&mut SchemaGenerator) -> schemars::Schema,
     },
     /// A custom resource's own schema.
-    Structural(Arc<Schema>),
+    Structural(Arc<Structural>),
+}
+
+/// A custom resource's schema, in the three forms that are needed.
+#[derive(Debug)]
+pub(crate) struct Structural {
+    pub schema: Schema,
+    pub rules: Rules,
+    /// As it was written.
+    pub document: Value,
 }
 
 /// Where a custom resource keeps its scale.
@@ -201,7 +211,7 @@ impl Version {
     /// A custom resource's schema.
     pub fn schema(&self) -> Option<&Schema> {
         match &self.shape {
-            Shape::Structural(schema) => Some(schema),
+            Shape::Structural(structural) => Some(&structural.schema),
             Shape::Typed { .. } => None,
         }
     }

@@ -10,7 +10,8 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use super::builtin::BUILT_IN;
 use super::column::{self, Cell, Column};
 use super::jsonpath::Path;
-use super::kind::{Kind, Nature, Scale, Shape, StatusRule, Version, key};
+use super::kind::{Kind, Nature, Scale, Shape, StatusRule, Structural, Version, key};
+use super::rules::Rules;
 use super::schema::{Schema, SchemaError};
 
 /// The kinds of a server. Made once, shared by any number of servers; a server that gets a new
@@ -120,6 +121,8 @@ fn custom_version(version: &CustomResourceDefinitionVersion) -> Result<Version, 
         Some(props) => Schema::compile(props, "")?,
         None => Schema::default(),
     };
+    let document = serde_json::to_value(props).unwrap_or_default();
+    let rules = Rules::compile(&document)?;
     let mut columns = vec![column::name()];
     match &version.additional_printer_columns {
         Some(extra) => {
@@ -141,7 +144,7 @@ fn custom_version(version: &CustomResourceDefinitionVersion) -> Result<Version, 
     Ok(Version {
         name: version.name.clone(),
         columns,
-        shape: Shape::Structural(Arc::new(schema)),
+        shape: Shape::Structural(Arc::new(Structural { schema, rules, document })),
         scale,
         actions: &[],
     })

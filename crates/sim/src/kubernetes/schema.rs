@@ -76,6 +76,14 @@ pub enum SchemaError {
         /// The type.
         name: String,
     },
+    /// A validation rule that cannot be compiled.
+    #[error("rule {rule:?} cannot be compiled: {error}")]
+    Rule {
+        /// The rule.
+        rule: String,
+        /// What the compiler says.
+        error: String,
+    },
     /// A column's or scale's path that cannot be read.
     #[error("{0:?} is not a JSONPath")]
     Path(String),

@@ -135,7 +135,8 @@ pub(crate) fn read(ask: &Ask, mut body: Value) -> Result<Value, Refusal> {
             let object = read(body).map_err(unreadable)?;
             Ok(if kind.nature == Nature::NewerEvent { event::to_core(object) } else { object })
         }
-        Shape::Structural(schema) => {
+        Shape::Structural(structural) => {
+            let schema = &structural.schema;
             let metadata = body["metadata"].take();
             let metadata = if metadata.is_null() { json!({}) } else { metadata };
             let metadata: ObjectMeta = serde_json::from_value(metadata).map_err(unreadable)?;

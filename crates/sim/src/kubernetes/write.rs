@@ -57,7 +57,7 @@ impl State {
             remove(&mut object, "status");
         }
         admission::on_create(&kind, &ask.who, &mut object);
-        let faults = check(&kind, ask.target.version, &object);
+        let faults = check(&kind, ask.target.version, &object, None);
         if !faults.is_empty() {
             return Err(Refusal::invalid(&kind, &key.name, &faults));
         }
@@ -157,8 +157,7 @@ impl State {
             let generation = old["metadata"]["generation"].as_i64().unwrap_or_default();
             new["metadata"]["generation"] = json!(generation + 1);
         }
-        faults.extend(check(&kind, ask.target.version, &new));
-        faults.extend(rules(&kind, ask.target.version, &new, &old));
+        faults.extend(check(&kind, ask.target.version, &new, Some(&old)));
         if !faults.is_empty() {
             return Err(Refusal::invalid(&kind, &key.name, &faults));
         }
@@ -318,16 +317,15 @@ fn specification_differs(kind: &Kind, old: &Value, new: &Value) -> bool {
 }
 
 /// What a schema, and the rules for all metadata, find wrong.
-fn check(kind: &Kind, version: usize, object: &Value) -> Vec<Fault> {
+fn check(kind: &Kind, version: usize, object: &Value, old: Option<&Value>) -> Vec<Fault> {
     let mut faults = naming::check_labels(&object["metadata"]["labels"]);
-    if let Shape::Structural(schema) = &kind.versions[version].shape {
-        faults.extend(schema.check(object));
+    if let Shape::Structural(structural) = &kind.versions[version].shape {
+        faults.extend(structural.schema.check(object));
+        // Rules assume the types that the schema promises.
+        if faults.is_empty() {
+            faults.extend(structural.rules.check(object, old));
+        }
     }
     faults.extend(admission::faults(kind, object));
     faults
-}
-
-/// What the schema's transition rules find wrong.
-fn rules(_kind: &Kind, _version: usize, _new: &Value, _old: &Value) -> Vec<Fault> {
-    Vec::new()
 }

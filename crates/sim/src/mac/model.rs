@@ -1,0 +1,240 @@
+//! One Mac's state, and what happens to it by itself: boot, login, sudo, the agent's process.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use applecart_api::keys::AGENT_JOB;
+use applecart_mac::{HostKey, kcpassword, paths, pf as rules, plist};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use super::AgentStart;
+use super::files::Files;
+use super::launchd::{AgentHealth, Launchd, parse_plist};
+use super::pf::Pf;
+
+/// What macOS appends when it signs a binary here.
+pub(super) const SIGNATURE: &[u8] = b"\n<signature>";
+
+/// After this many wrong passwords in a row the account is locked until reboot.
+pub(super) const LOCKED_AFTER_TRIES: u32 = 3;
+
+/// How long a login takes to become a session.
+const LOGIN_TAKES: Duration = Duration::from_secs(2);
+
+/// The user's number.
+pub(super) const UID: u32 = 501;
+
+/// Something that others want to know, told once the Mac is unlocked again.
+pub(super) enum Notice {
+    Started(AgentStart),
+    Stopped,
+}
+
+/// One Mac.
+pub(super) struct Model {
+    pub(super) files: Files,
+    pub(super) user: String,
+    pub(super) password: String,
+    pub(super) wrong_in_a_row: u32,
+    pub(super) wrong_ever: u32,
+    /// `defaults`, `pmset` and `scutil`, by everything before the value.
+    pub(super) settings: BTreeMap<String, String>,
+    pub(super) pf: Pf,
+    pub(super) launchd: Launchd,
+    pub(super) loginwindow_runs: bool,
+    session_from: Option<Instant>,
+    pub(super) vms: u32,
+    pub(super) host_key: HostKey,
+    pub(super) agent_health: AgentHealth,
+    /// Whether launchd refuses to restart loginwindow, as newer versions may.
+    pub(super) kickstart_refused: bool,
+    /// Which content the kernel has verified for an inode.
+    verified: BTreeMap<u64, Bytes>,
+    pub(super) notices: Vec<Notice>,
+}
+
+impl Model {
+    /// A Mac as it leaves the factory, or a wipe.
+    pub(super) fn factory(user: &str, password: &str, seed: &str) -> Self {
+        let mut files = Files::default();
+        files.replace(
+            paths::PF_CONF,
+            Bytes::from_static(rules::STOCK.as_bytes()),
+            "root:wheel",
+            0o644,
+        );
+        let apple = Bytes::from_static(b"anchor \"200.AirDrop/*\"\n");
+        files.replace("/etc/pf.anchors/com.apple", apple, "root:wheel", 0o644);
+        let settings = [
+            ("pmset sleep", "1"),
+            ("pmset displaysleep", "10"),
+            ("pmset disksleep", "10"),
+            ("scutil ComputerName", "Mac mini"),
+            ("scutil LocalHostName", "Mac-mini"),
+        ];
+        let digest = Sha256::digest(seed.as_bytes());
+        let mut model = Self {
+            files,
+            user: user.to_owned(),
+            password: password.to_owned(),
+            wrong_in_a_row: 0,
+            wrong_ever: 0,
+            settings: settings.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
+            pf: Pf::default(),
+            launchd: Launchd::default(),
+            loginwindow_runs: true,
+            session_from: None,
+            vms: 0,
+            host_key: HostKey(format!("SHA256:{}", STANDARD_NO_PAD.encode(digest))),
+            agent_health: AgentHealth::default(),
+            kickstart_refused: false,
+            verified: BTreeMap::new(),
+            notices: Vec::new(),
+        };
+        model.boot();
+        model
+    }
+
+    /// Ends everything that runs.
+    pub(super) fn shut_down(&mut self) {
+        self.stop_agent();
+        self.launchd.reboot();
+        self.vms = 0;
+        self.pf = Pf::default();
+        self.verified.clear();
+        self.session_from = None;
+        self.wrong_in_a_row = 0;
+        self.files.remove("/private/tmp");
+    }
+
+    /// Starts what starts by itself.
+    pub(super) fn boot(&mut self) {
+        // macOS loads the main ruleset but leaves the filter off; a broken file loads nothing.
+        let _ = self.pf.load_main(&self.files, paths::PF_CONF, false);
+        let in_folder = self.files.in_folder("/Library/LaunchDaemons");
+        let paths: Vec<String> = in_folder.map(str::to_owned).collect();
+        for path in paths {
+            self.load_job(&path);
+        }
+        self.start_loginwindow();
+    }
+
+    /// Takes a job in and starts it. False: not a job that launchd accepts.
+    pub(super) fn load_job(&mut self, path: &str) -> bool {
+        let Some(node) = self.files.get(path) else { return false };
+        if node.owner != "root:wheel" || node.mode & 0o022 != 0 {
+            return false;
+        }
+        let Some((label, arguments)) = self.files.text(path).and_then(|text| parse_plist(&text))
+        else {
+            return false;
+        };
+        if self.launchd.job(&label).is_some() {
+            return false;
+        }
+        self.launchd.insert(&label, arguments);
+        if label == plist::FIREWALL_JOB {
+            self.pf.enabled |= self.pf.load_main(&self.files, paths::PF_CONF, false).is_ok();
+        }
+        if label == AGENT_JOB {
+            self.start_agent();
+        }
+        true
+    }
+
+    /// Starts the agent's process, if its job is loaded and the kernel lets the binary run.
+    pub(super) fn start_agent(&mut self) {
+        if !self.may_execute(paths::AGENT) || self.agent_health == AgentHealth::NeverStarts {
+            return;
+        }
+        let kubeconfig = self.files.read(paths::KUBECONFIG).cloned();
+        let pid = self.launchd.new_pid();
+        let Some(job) = self.launchd.job(AGENT_JOB) else { return };
+        job.pid = Some(pid);
+        let args = job.arguments.iter().skip(1).cloned().collect();
+        self.notices.push(Notice::Started(AgentStart { args, kubeconfig }));
+    }
+
+    /// Ends the agent's process, if there is one. Its job stays.
+    pub(super) fn stop_agent(&mut self) {
+        if let Some(job) = self.launchd.job(AGENT_JOB)
+            && job.pid.take().is_some()
+        {
+            self.notices.push(Notice::Stopped);
+        }
+    }
+
+    /// The kernel remembers the signature of a file that ran: other bytes in the same file are
+    /// killed, however well they are signed.
+    fn may_execute(&mut self, path: &str) -> bool {
+        let Some(node) = self.files.get(path) else { return false };
+        let Some(content) = node.content.clone() else { return false };
+        let signed = content.ends_with(SIGNATURE) && node.mode & 0o111 != 0;
+        let verified = self.verified.entry(node.inode).or_insert_with(|| content.clone());
+        signed && *verified == content
+    }
+
+    /// loginwindow starts, and logs the automatic user in if its password is right.
+    pub(super) fn start_loginwindow(&mut self) {
+        self.loginwindow_runs = true;
+        if self.session_from.is_some() {
+            // VMs live in the session that ends here.
+            self.vms = 0;
+        }
+        self.session_from = None;
+        let key = "defaults /Library/Preferences/com.apple.loginwindow autoLoginUser";
+        let Some(file) = self.files.read(paths::KCPASSWORD) else { return };
+        if self.settings.get(key) != Some(&self.user) {
+            return;
+        }
+        if kcpassword::decode(file).as_deref() == Some(&self.password) {
+            self.session_from = Some(Instant::now() + LOGIN_TAKES);
+        } else {
+            let sealed = kcpassword::encode(kcpassword::SEALED);
+            self.files.overwrite(paths::KCPASSWORD, sealed.into());
+        }
+    }
+
+    pub(super) fn has_session(&self) -> bool {
+        self.session_from.is_some_and(|from| Instant::now() >= from)
+    }
+
+    /// Whether a sudo rule lets the user in without a password.
+    pub(super) fn sudo_is_free(&self) -> bool {
+        let rule = format!("{} ALL=(ALL) NOPASSWD: ALL", self.user);
+        self.sudoers_lines().any(|line| line == rule)
+    }
+
+    /// What sudo complains about, quoting lines that it does not understand.
+    pub(super) fn sudo_complaint(&self) -> String {
+        let bad = self.sudoers_lines().filter(|line| !line.contains("ALL=") && !line.is_empty());
+        bad.map(|line| format!("sudoers: syntax error\n{line}\n")).collect::<Vec<_>>().concat()
+    }
+
+    fn sudoers_lines(&self) -> impl Iterator<Item = String> {
+        let ignored = |path: &&str| {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            name.contains('.') || name.ends_with('~')
+        };
+        let in_folder = self.files.in_folder("/etc/sudoers.d").filter(move |path| !ignored(path));
+        in_folder.flat_map(|path| {
+            let text = self.files.text(path).unwrap_or_default();
+            text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+        })
+    }
+
+    /// One login attempt. Locked accounts refuse the right password too.
+    pub(super) fn try_password(&mut self, given: &str) -> bool {
+        if given == self.password && self.wrong_in_a_row < LOCKED_AFTER_TRIES {
+            self.wrong_in_a_row = 0;
+            return true;
+        }
+        self.wrong_in_a_row += 1;
+        self.wrong_ever += 1;
+        false
+    }
+}

@@ -1,0 +1,239 @@
+//! macOS's own tools, as far as the steps use them, by argument vector.
+
+use applecart_api::keys::AGENT_JOB;
+use applecart_mac::{Output, paths};
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use super::launchd::AgentHealth;
+use super::model::{Model, SIGNATURE, UID};
+
+pub(super) fn ok(stdout: impl Into<String>) -> Output {
+    Output { status: 0, stdout: stdout.into().into(), stderr: Bytes::new() }
+}
+
+pub(super) fn fail(status: i32, stderr: impl Into<String>) -> Output {
+    Output { status, stdout: Bytes::new(), stderr: stderr.into().into() }
+}
+
+/// Whether a command only looks.
+pub(super) fn only_looks(argv: &[&str]) -> bool {
+    matches!(
+        argv,
+        ["true" | "stat" | "id" | "pgrep" | "shasum", ..]
+            | ["defaults", "read", ..]
+            | ["pmset", "-g"]
+            | ["scutil", "--get", ..]
+            | ["launchctl", "print", ..]
+            | ["codesign", "--verify", ..]
+            | [_, "--version"]
+    ) || (argv.first() == Some(&"pfctl")
+        && argv.iter().any(|word| ["-s", "-n", "show"].contains(word)))
+}
+
+/// Runs one tool.
+pub(super) fn run(mac: &mut Model, argv: &[&str]) -> Output {
+    match argv {
+        ["true"] => ok(""),
+        ["id", "-u", user] if *user == mac.user => ok(format!("{UID}\n")),
+        ["stat", "-f", "%Su:%Sg %Lp", path] => stat(mac, path),
+        ["shasum", "-a", "256", path] => shasum(mac, path),
+        ["rm", "-f", path] => {
+            mac.files.remove(path);
+            ok("")
+        }
+        ["mv", "-f", from, to] if mac.files.rename(from, to) => ok(""),
+        ["mv", "-f", from, _] => fail(1, format!("mv: {from}: No such file or directory\n")),
+        ["pgrep", "-f", _] if mac.vms > 0 => ok("4711\n"),
+        ["pgrep", "-f", _] => fail(1, ""),
+        ["codesign", rest @ ..] => codesign(mac, rest),
+        ["killall", "-HUP", "loginwindow"] => hang_up_loginwindow(mac),
+        ["launchctl", rest @ ..] => launchctl(mac, rest),
+        ["pfctl", rest @ ..] => pfctl(mac, rest),
+        ["defaults", "read", domain, key] => {
+            get(mac, &format!("defaults {domain} {key}"), "The domain/default pair does not exist")
+        }
+        ["defaults", "write", domain, key, _kind, value] => {
+            set(mac, format!("defaults {domain} {key}"), value)
+        }
+        ["scutil", "--get", kind] => get(mac, &format!("scutil {kind}"), "not set"),
+        ["scutil", "--set", kind, value] => set(mac, format!("scutil {kind}"), value),
+        ["pmset", "-g"] => pmset_shown(mac),
+        ["pmset", "-a", pairs @ ..] => pmset(mac, pairs),
+        [program, "--version"] if program.ends_with("/tart") => tart_version(mac, program),
+        _ => fail(127, format!("sh: {}: command not found\n", argv.first().unwrap_or(&""))),
+    }
+}
+
+fn stat(mac: &Model, path: &str) -> Output {
+    match mac.files.get(path) {
+        Some(node) => ok(format!("{} {:o}\n", node.owner, node.mode)),
+        None => fail(1, format!("stat: {path}: stat: No such file or directory\n")),
+    }
+}
+
+fn shasum(mac: &Model, path: &str) -> Output {
+    match mac.files.read(path) {
+        Some(content) => ok(format!("{:x}  {path}\n", Sha256::digest(content))),
+        None => fail(1, format!("shasum: {path}: No such file or directory\n")),
+    }
+}
+
+/// Signing changes the file; signing again changes nothing more.
+fn codesign(mac: &mut Model, arguments: &[&str]) -> Output {
+    let Some(content) = arguments.last().and_then(|path| mac.files.read(path)).cloned() else {
+        return fail(1, "No such file or directory\n");
+    };
+    match arguments {
+        ["--force", "--sign", "-", path] => {
+            if !content.ends_with(SIGNATURE) {
+                mac.files.overwrite(path, [&content[..], SIGNATURE].concat().into());
+            }
+            ok("")
+        }
+        ["--verify", _] if content.ends_with(SIGNATURE) => ok(""),
+        _ => fail(1, "code object is not signed at all\n"),
+    }
+}
+
+fn hang_up_loginwindow(mac: &mut Model) -> Output {
+    if !mac.loginwindow_runs {
+        return fail(1, "No matching processes were found\n");
+    }
+    mac.start_loginwindow();
+    ok("")
+}
+
+fn launchctl(mac: &mut Model, arguments: &[&str]) -> Output {
+    let label = |target: &str| target.trim_start_matches("system/").to_owned();
+    match arguments {
+        ["kickstart", "-k", "system/com.apple.loginwindow"] if mac.kickstart_refused => {
+            fail(150, "Operation not permitted while System Integrity Protection is engaged\n")
+        }
+        ["kickstart", .., "system/com.apple.loginwindow"] => {
+            mac.start_loginwindow();
+            ok("")
+        }
+        ["print", domain] if *domain == format!("gui/{UID}") => {
+            if mac.has_session() {
+                ok("gui/501 = {\n\tsession = Aqua\n}\n")
+            } else {
+                fail(125, "Could not print domain: 125: Domain does not support action\n")
+            }
+        }
+        ["print", target] => print_job(mac, &label(target)),
+        ["kickstart", "-k", target] if mac.launchd.job(&label(target)).is_none() => unknown(target),
+        ["kickstart", "-k", target] => {
+            if label(target) == AGENT_JOB {
+                mac.stop_agent();
+                mac.start_agent();
+            }
+            ok("")
+        }
+        ["enable", _] => ok(""),
+        ["bootout", target] => {
+            if label(target) == AGENT_JOB {
+                mac.stop_agent();
+            }
+            if mac.launchd.boot_out(&label(target)) {
+                ok("")
+            } else {
+                fail(3, "Boot-out failed: 3: No such process\n")
+            }
+        }
+        ["bootstrap", "system", path] if mac.load_job(path) => ok(""),
+        ["bootstrap", ..] => fail(5, "Bootstrap failed: 5: Input/output error\n"),
+        _ => fail(64, "Unrecognized subcommand\n"),
+    }
+}
+
+fn unknown(target: &str) -> Output {
+    fail(113, format!("Could not find service \"{target}\" in domain for system\n"))
+}
+
+fn print_job(mac: &mut Model, label: &str) -> Output {
+    if mac.launchd.job(label).is_none() {
+        return unknown(label);
+    }
+    let fresh = (mac.agent_health == AgentHealth::CrashLoops).then(|| mac.launchd.new_pid());
+    let Some(job) = mac.launchd.job(label) else { return unknown(label) };
+    if job.pid.is_some() && fresh.is_some() {
+        job.pid = fresh;
+    }
+    let pid = job.pid.map(|pid| format!("\tpid = {pid}\n")).unwrap_or_default();
+    ok(format!("system/{label} = {{\n\tactive count = 1\n{pid}}}\n"))
+}
+
+/// The value after a flag.
+fn value<'a>(arguments: &[&'a str], flag: &str) -> Option<&'a str> {
+    let at = arguments.iter().position(|word| *word == flag)?;
+    arguments.get(at + 1).copied()
+}
+
+fn pfctl(mac: &mut Model, arguments: &[&str]) -> Output {
+    let anchor = value(arguments, "-a");
+    if let Some(path) = value(arguments, "-f") {
+        let only_parse = arguments.contains(&"-n");
+        let loaded = match anchor {
+            Some(anchor) => mac.pf.load_anchor(&mac.files, anchor, path, only_parse),
+            None => mac.pf.load_main(&mac.files, path, only_parse),
+        };
+        return loaded.map_or_else(|error| fail(1, error), |()| ok(""));
+    }
+    if let Some(table) = value(arguments, "-t") {
+        let found = anchor.and_then(|anchor| mac.pf.anchors.get(anchor)?.tables.get(table));
+        return match found {
+            Some(addresses) => {
+                ok(addresses.iter().fold(String::new(), |t, a| t + "   " + a + "\n"))
+            }
+            None => fail(1, "pfctl: Table does not exist.\n"),
+        };
+    }
+    let lines =
+        |rules: &[String]| rules.iter().fold(String::new(), |text, rule| text + rule + "\n");
+    match (value(arguments, "-s"), anchor) {
+        (Some("info"), _) if mac.pf.enabled => ok("Status: Enabled for 0 days 00:00:01\n"),
+        (Some("info"), _) => ok("Status: Disabled\n"),
+        (Some("rules"), None) => ok(lines(&mac.pf.main)),
+        (Some("rules"), Some(anchor)) => {
+            ok(mac.pf.anchors.get(anchor).map(|ruleset| lines(&ruleset.rules)).unwrap_or_default())
+        }
+        _ if arguments == ["-E"] => {
+            mac.pf.enabled = true;
+            ok("")
+        }
+        _ => fail(1, "usage: pfctl\n"),
+    }
+}
+
+fn get(mac: &Model, key: &str, missing: &str) -> Output {
+    mac.settings.get(key).map_or_else(|| fail(1, missing), |value| ok(format!("{value}\n")))
+}
+
+fn set(mac: &mut Model, key: String, value: &str) -> Output {
+    mac.settings.insert(key, value.to_owned());
+    ok("")
+}
+
+fn pmset_shown(mac: &Model) -> Output {
+    let settings = mac
+        .settings
+        .iter()
+        .filter_map(|(key, value)| Some(format!(" {} {value}\n", key.strip_prefix("pmset ")?)));
+    ok(format!("Currently in use:\n{}", settings.collect::<Vec<_>>().concat()))
+}
+
+fn pmset(mac: &mut Model, pairs: &[&str]) -> Output {
+    for pair in pairs.chunks_exact(2) {
+        mac.settings.insert(format!("pmset {}", pair[0]), pair[1].to_owned());
+    }
+    ok("")
+}
+
+fn tart_version(mac: &Model, program: &str) -> Output {
+    let inside = program == format!("{}/Contents/MacOS/tart", paths::TART_APP);
+    match mac.files.text(program) {
+        Some(text) if inside => ok(text.trim_start_matches("tart ").to_owned() + "\n"),
+        _ => fail(127, format!("sh: {program}: No such file or directory\n")),
+    }
+}

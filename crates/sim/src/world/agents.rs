@@ -1,0 +1,89 @@
+//! The real agent on each Mac: started and stopped by that Mac's launchd, nobody else.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use applecart_api::ids::ServerId;
+use secrecy::SecretString;
+use tart_kubelet::Config;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+
+use super::World;
+use crate::mac::AgentStart;
+
+/// What a Mac's launchd did.
+enum Notice {
+    Started(ServerId, AgentStart),
+    Stopped(ServerId),
+}
+
+/// Runs the agents until dropped, which ends them all; their VMs live on.
+pub async fn run(world: &World) {
+    let (notices, mut noticed) = mpsc::unbounded_channel();
+    for (id, host) in &world.machines {
+        let (started, stopped) = (notices.clone(), notices.clone());
+        let (start_id, stop_id) = (id.clone(), id.clone());
+        // Nobody listens any more once this future is gone, and then nothing shall start.
+        host.mac.on_agent(
+            Arc::new(move |start| drop(started.send(Notice::Started(start_id.clone(), start)))),
+            Arc::new(move || drop(stopped.send(Notice::Stopped(stop_id.clone())))),
+        );
+    }
+    let mut tasks = JoinSet::new();
+    let mut running: BTreeMap<ServerId, AbortHandle> = BTreeMap::new();
+    loop {
+        tokio::select! {
+            biased;
+            Some(notice) = noticed.recv() => match notice {
+                Notice::Started(id, start) => {
+                    let task = start_agent(world, &mut tasks, &id, &start);
+                    if let Some(earlier) = task.and_then(|task| running.insert(id, task)) {
+                        earlier.abort();
+                    }
+                }
+                Notice::Stopped(id) => {
+                    if let Some(task) = running.remove(&id) {
+                        task.abort();
+                    }
+                }
+            },
+            Some(_) = tasks.join_next() => {}
+        }
+    }
+}
+
+/// Starts the agent as its job says; a job that makes no sense starts nothing, as on a Mac.
+fn start_agent(
+    world: &World,
+    tasks: &mut JoinSet<()>,
+    id: &ServerId,
+    start: &AgentStart,
+) -> Option<AbortHandle> {
+    let host = world.machines.get(id)?;
+    let args = std::iter::once("tart-kubelet".to_owned()).chain(start.args.iter().cloned());
+    let config = match Config::from_args(args) {
+        Ok(config) => config,
+        Err(error) => {
+            tracing::error!(%error, "the agent does not understand its arguments");
+            return None;
+        }
+    };
+    let config = Config { timing: config.timing.scaled(world.settings.speed), ..config };
+    let Some(token) = token(start.kubeconfig.as_deref().unwrap_or_default()) else {
+        tracing::error!("the agent's kubeconfig has no token");
+        return None;
+    };
+    let client = world.api.client_with_token(token);
+    let (tart, clock) = (host.tart.clone(), world.settings.clock.clone());
+    Some(tasks.spawn(async move {
+        tart_kubelet::run(config, client, tart, clock).await;
+    }))
+}
+
+/// The token in a kubeconfig as the provider writes it.
+fn token(kubeconfig: &[u8]) -> Option<SecretString> {
+    let text = std::str::from_utf8(kubeconfig).ok()?;
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("token: "))?;
+    Some(SecretString::from(line.to_owned()))
+}

@@ -1,0 +1,58 @@
+//! What Scaleway does to a host, happens to the Mac behind it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use applecart_api::ids::ServerId;
+use applecart_scaleway::ServerStatus;
+use secrecy::ExposeSecret;
+
+use super::{Host, World};
+use crate::scaleway::HostView;
+
+/// How long after an order a Mac feels it, in a real fleet.
+const DELAY: Duration = Duration::from_secs(5);
+
+/// What a Mac has been through.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Past {
+    wipes: u64,
+    power_cycles: u64,
+    off: bool,
+}
+
+/// Runs until dropped.
+pub async fn run(world: &World) {
+    let mut pasts: BTreeMap<ServerId, Past> = BTreeMap::new();
+    loop {
+        for view in world.scaleway.hosts() {
+            let past = pasts.entry(view.id.clone()).or_default();
+            if let Some(host) = world.machines.get(&view.id) {
+                follow(world, host, &view, past);
+            }
+        }
+        tokio::time::sleep(world.settings.scale(DELAY)).await;
+    }
+}
+
+fn follow(world: &World, host: &Host, view: &HostView, past: &mut Past) {
+    let down = matches!(view.status, ServerStatus::Reinstalling | ServerStatus::Rebooting);
+    let cycled = view.power_cycles != past.power_cycles;
+    if (down || cycled) && !past.off {
+        host.mac.power_off();
+        host.tart.power_off();
+        past.off = true;
+    }
+    if past.off && !down {
+        if view.generation == past.wipes {
+            host.mac.power_on();
+        } else {
+            let secrets = world.scaleway.mac_secrets(&view.id);
+            let password = secrets.map(|secrets| secrets.password.expose_secret().to_owned());
+            host.tart.wipe();
+            host.mac.wipe(&password.unwrap_or_default());
+            host.mac.set_latency(world.settings.mac_latency());
+        }
+        *past = Past { wipes: view.generation, power_cycles: view.power_cycles, off: false };
+    }
+}

@@ -1,0 +1,112 @@
+//! How big a world is, and how fast.
+
+use std::time::Duration;
+
+use applecart_api::clock::Clock;
+use applecart_api::ids::ServerId;
+use applecart_core::{machine, runner_pool};
+use applecart_mac::{FleetWide, Payload};
+use applecart_operator::provider;
+use secrecy::ExposeSecret;
+
+use super::{Host, NAMESPACE, POOL_PREFIX};
+use crate::kubernetes::Authority;
+use crate::mac::{SimMac, tart_bundle};
+use crate::scaleway::{self, Durations, Scaleway};
+use crate::tart::{self, SimTart};
+
+/// How big a world is, and how fast. Durations below are a real fleet's; `speed` divides them all.
+#[derive(Clone)]
+pub struct WorldSettings {
+    /// Macs in the pool.
+    pub hosts: usize,
+    /// Machines of the `MachineDeployment`.
+    pub machines: u32,
+    /// Runners of the pool.
+    pub runners: u32,
+    /// How many times faster than a real fleet.
+    pub speed: f64,
+    /// Same seed, same ids, passwords, names and jobs.
+    pub seed: u64,
+    /// What time it is.
+    pub clock: Clock,
+    /// Signs the API server's certificate, if it shall listen.
+    pub authority: Option<Authority>,
+    /// Where Macs and people reach the API server.
+    pub api_url: String,
+}
+
+/// One answer of a Mac over SSH. A bootstrap is some dozens of them.
+const MAC_LATENCY: Duration = Duration::from_secs(4);
+/// How long a CI job takes, at least; at most three times that.
+pub const SHORTEST_JOB: Duration = Duration::from_mins(6);
+/// How often a job comes in.
+pub const JOB_EVERY: Duration = Duration::from_mins(2);
+
+impl WorldSettings {
+    /// A real fleet's `duration` in this world.
+    pub(super) fn scale(&self, duration: Duration) -> Duration {
+        duration.div_f64(self.speed)
+    }
+
+    /// How often a stand-in looks by itself.
+    pub(super) fn period(&self) -> Duration {
+        self.scale(Duration::from_secs(10))
+    }
+
+    /// How long a Node may be silent.
+    pub(super) fn node_grace(&self) -> Duration {
+        self.scale(Duration::from_secs(50))
+    }
+
+    pub(super) fn scaleway(&self) -> scaleway::Settings {
+        let real = Durations::default();
+        let durations = Durations {
+            starting: self.scale(real.starting),
+            starting_other_os: self.scale(real.starting_other_os),
+            rebooting: self.scale(real.rebooting),
+            reinstalling: self.scale(real.reinstalling),
+            vpc_updating: self.scale(real.vpc_updating),
+            floor: self.scale(real.floor),
+        };
+        scaleway::Settings { durations, ..scaleway::Settings::new(self.seed) }
+    }
+
+    pub(super) fn mac(&self, scaleway: &Scaleway, id: &ServerId) -> Host {
+        let secrets = scaleway.mac_secrets(id);
+        let password = secrets.map(|secrets| secrets.password.expose_secret().to_owned());
+        let mac = SimMac::new(id.as_str(), &password.unwrap_or_default());
+        mac.set_latency(self.mac_latency());
+        Host { mac, tart: SimTart::new(tart::Durations::default().scaled(self.speed)) }
+    }
+
+    pub(super) fn mac_latency(&self) -> Duration {
+        self.scale(MAC_LATENCY)
+    }
+
+    pub(super) fn provider(&self) -> provider::Settings {
+        provider::Settings {
+            namespace: NAMESPACE.to_owned(),
+            default_pool_prefix: Some(POOL_PREFIX.to_owned()),
+            api_server_url: self.api_url.clone(),
+            agent_role: "tart-kubelet".to_owned(),
+            host_cpu: 8,
+            host_memory_mb: 14336,
+            max_pods: 2,
+            ssh_port: 22,
+            drain_timeout: Duration::from_hours(2),
+            ssh_patience: Duration::from_mins(5),
+            list_fresh: Duration::from_secs(2),
+            limits: machine::Limits::default(),
+            fleet: FleetWide {
+                agent: Payload::new("simulated tart-kubelet"),
+                tart: tart_bundle("2.32.1"),
+            },
+        }
+        .scaled(self.speed)
+    }
+
+    pub(super) fn pools(&self) -> runner_pool::Limits {
+        runner_pool::Limits::default().scaled(self.speed)
+    }
+}

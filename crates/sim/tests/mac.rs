@@ -1,0 +1,514 @@
+//! The bootstrap against simulated Macs: from every state, through every fault.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use applecart_mac::{
+    Cause, Dial, Done, FleetWide, HostConfig, KeyPair, MacError, Next, Password, Payload, PerHost,
+    Report, Step, StepError, Target, bootstrap, kcpassword, paths, pf,
+};
+use applecart_sim::mac::{
+    AgentHealth, AgentStart, Effect, Gate, Packet, SimMac, SimNetwork, USER, Verdict, tart_bundle,
+};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use tokio::time::advance;
+
+const PASSWORD: &str = "c4nary pass'w%rd";
+const TOKEN: &str = "canary-token-0123456789abcdef";
+
+fn fleet() -> FleetWide {
+    FleetWide { agent: Payload::new("agent 1"), tart: tart_bundle("2.32.1") }
+}
+
+fn host(password: &str) -> PerHost {
+    PerHost {
+        node_name: "mac-a".into(),
+        user: USER.parse().unwrap(),
+        password: Password::new(password.into()).unwrap(),
+        provider_id: None,
+        labels: BTreeMap::from([("tuist.dev/fleet".into(), "ci".into())]),
+        cpu: 8,
+        memory_mb: 16_384,
+        max_pods: 2,
+        kubeconfig: format!("apiVersion: v1\nusers:\n- user:\n    token: {TOKEN}\n").into(),
+    }
+}
+
+fn desired() -> HostConfig {
+    HostConfig::new(fleet(), host(PASSWORD)).unwrap()
+}
+
+async fn run(mac: &SimMac, desired: &HostConfig) -> Result<Report, StepError> {
+    bootstrap(&mac.connect(), desired, &|_| {}).await
+}
+
+/// A Mac that is all it shall be.
+async fn converged() -> SimMac {
+    let mac = SimMac::new("a", PASSWORD);
+    run(&mac, &desired()).await.unwrap();
+    mac
+}
+
+fn changed(report: &Report) -> Vec<Step> {
+    let changed = report.steps.iter().filter(|step| step.done == Done::Changed);
+    changed.map(|step| step.step).collect()
+}
+
+fn postponed(report: &Report) -> Vec<Step> {
+    let postponed = report.steps.iter().filter(|step| matches!(step.done, Done::Postponed(_)));
+    postponed.map(|step| step.step).collect()
+}
+
+/// One fault, at one call.
+struct FaultAt {
+    index: u64,
+    verdict: Verdict,
+}
+
+impl Gate for FaultAt {
+    fn verdict(&self, effect: &Effect) -> Verdict {
+        if effect.index == self.index { self.verdict } else { Verdict::Pass }
+    }
+}
+
+/// One reboot, just before one call.
+struct RebootAt {
+    index: u64,
+    mac: SimMac,
+}
+
+impl Gate for RebootAt {
+    fn verdict(&self, effect: &Effect) -> Verdict {
+        if effect.index == self.index {
+            self.mac.reboot();
+        }
+        Verdict::Pass
+    }
+}
+
+/// Every form in which a secret of the test could appear.
+fn canaries() -> Vec<String> {
+    let percent = "c4nary%20pass%27w%25rd".to_owned();
+    let xor = kcpassword::encode(PASSWORD);
+    let hex = |bytes: &[u8]| bytes.iter().fold(String::new(), |t, b| t + &format!("{b:02x}"));
+    let mut all = vec![PASSWORD.to_owned(), percent, TOKEN.to_owned(), hex(&xor)];
+    for bytes in [PASSWORD.as_bytes(), &xor, TOKEN.as_bytes()] {
+        // Without the last characters, so that other bytes may follow.
+        all.push(STANDARD_NO_PAD.encode(&bytes[..bytes.len() - bytes.len() % 3]));
+        all.push(STANDARD.encode(bytes));
+    }
+    all
+}
+
+fn assert_no_canary(text: &str) {
+    for canary in canaries() {
+        assert!(!text.contains(&canary), "{canary} in {text}");
+    }
+}
+
+fn assert_nothing_leaked(mac: &SimMac, results: &[Result<Report, StepError>]) {
+    let calls: Vec<String> = mac.calls().into_iter().map(|call| call.what).collect();
+    assert_no_canary(&calls.join("\n"));
+    for result in results {
+        assert_no_canary(&format!("{result:?}"));
+        if let Err(error) = result {
+            assert_no_canary(&error.explain());
+        }
+    }
+}
+
+/// What must be true of a host that converged.
+fn assert_is_a_node(mac: &SimMac) {
+    assert!(mac.agent_pid().is_some() && mac.has_session());
+    let attributes = |path: &str| mac.file(path).map(|(_, owner, mode)| (owner, mode));
+    assert_eq!(attributes(paths::KUBECONFIG), Some(("m1:staff".into(), 0o600)));
+    assert_eq!(attributes(paths::KCPASSWORD), Some(("root:wheel".into(), 0o600)));
+    assert_eq!(attributes("/etc/sudoers.d/m1-nopasswd"), Some(("root:wheel".into(), 0o440)));
+    for left_over in [paths::AGENT_STAGED, paths::AGENT_PENDING, paths::LOGIN_PENDING] {
+        assert_eq!(mac.file(left_over), None, "{left_over}");
+    }
+    assert_eq!(mac.wrong_passwords(), 0);
+}
+
+/// A second run finishes what the first left, and a third finds nothing to do.
+async fn assert_converges(mac: &SimMac, what: &str) {
+    let desired = desired();
+    mac.set_gate(Arc::new(applecart_sim::mac::Open));
+    let second = run(mac, &desired).await;
+    assert!(second.as_ref().is_ok_and(Report::converged), "{what}: {second:?}");
+    assert_is_a_node(mac);
+    let (_, before) = mac.call_counts();
+    let third = run(mac, &desired).await.unwrap();
+    assert!(!third.changed(), "{what}: {third:?}");
+    assert_eq!(mac.call_counts().1, before, "{what}: a converged host is not written to");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_factory_mac_becomes_a_node_and_a_second_run_only_reads() {
+    let mac = SimMac::new("a", PASSWORD);
+    let told = Mutex::new(Vec::new());
+    let tell = |progress| told.lock().unwrap().push(progress);
+    let report = bootstrap(&mac.connect(), &desired(), &tell).await.unwrap();
+    assert_eq!(changed(&report), Step::ALL);
+    let told = told.into_inner().unwrap();
+    assert_eq!(told.iter().map(|p| p.index).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
+    assert!(told.iter().all(|p| p.total == 9 && !p.name.is_empty()));
+    assert_converges(&mac, "no fault").await;
+    assert_nothing_leaked(&mac, &[Ok(report)]);
+    assert_no_canary(&format!("{:?} {told:?} {mac:?}", desired()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn cut_off_at_any_call_in_any_way_it_converges_on_the_next_run() {
+    // S19
+    let calls = converged().await.call_counts().0;
+    assert!(calls > 50, "{calls}");
+    for index in 0..calls {
+        for verdict in [Verdict::FailBefore, Verdict::HangBefore, Verdict::HangAfter] {
+            let mac = SimMac::new("a", PASSWORD);
+            mac.set_gate(Arc::new(FaultAt { index, verdict }));
+            let first = run(&mac, &desired()).await;
+            assert!(first.is_err(), "call {index} {verdict:?} went unnoticed");
+            assert_converges(&mac, &format!("call {index} {verdict:?}")).await;
+            assert_nothing_leaked(&mac, &[first]);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reboot_in_mid_step_is_survived_at_every_call() {
+    let calls = converged().await.call_counts().0;
+    for index in 0..calls {
+        let mac = SimMac::new("a", PASSWORD);
+        mac.set_gate(Arc::new(RebootAt { index, mac: mac.clone() }));
+        let first = run(&mac, &desired()).await;
+        assert!(matches!(first.unwrap_err().cause, Cause::Mac(MacError::Unknown { .. })));
+        assert_converges(&mac, &format!("reboot at call {index}")).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_update_cut_off_at_any_call_still_restarts_the_agent_with_all_that_changed() {
+    let update = || {
+        let fleet = FleetWide { agent: Payload::new("agent 2"), ..fleet() };
+        let kubeconfig = format!("apiVersion: v1\nusers:\n- user:\n    token: {TOKEN}2\n").into();
+        HostConfig::new(fleet, PerHost { cpu: 4, kubeconfig, ..host(PASSWORD) }).unwrap()
+    };
+    let reference = converged().await;
+    let before = reference.call_counts().0;
+    run(&reference, &update()).await.unwrap();
+    let calls = reference.call_counts().0;
+    for index in before..calls {
+        for verdict in [Verdict::FailBefore, Verdict::HangAfter] {
+            let mac = converged().await;
+            let started = Arc::new(Mutex::new(None));
+            let last = started.clone();
+            let start = move |start: AgentStart| *last.lock().unwrap() = Some(start);
+            mac.on_agent(Arc::new(start), Arc::new(|| {}));
+            mac.set_gate(Arc::new(FaultAt { index, verdict }));
+            assert!(run(&mac, &update()).await.is_err());
+            let again = run(&mac, &update()).await.unwrap();
+            assert!(again.converged(), "call {index} {verdict:?}");
+            let started = started.lock().unwrap().clone().expect("the agent was restarted");
+            let kubeconfig = String::from_utf8(started.kubeconfig.unwrap().to_vec()).unwrap();
+            assert!(kubeconfig.contains(&format!("{TOKEN}2")), "call {index} {verdict:?}");
+            assert!(started.args.contains(&"--host-cpu=4".into()), "call {index} {verdict:?}");
+            assert!(!run(&mac, &update()).await.unwrap().changed(), "call {index} {verdict:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_password_is_tried_at_most_twice_and_a_new_one_works() {
+    // B5, S18
+    let mac = SimMac::new("a", PASSWORD);
+    let wrong = HostConfig::new(fleet(), host("wrong")).unwrap();
+    for _ in 0..5 {
+        let error = run(&mac, &wrong).await.unwrap_err();
+        assert_eq!(error.step, Step::Sudo);
+        assert!(matches!(error.cause, Cause::PasswordRefused), "{error:?}");
+        assert_eq!(error.next(), Next::NewPassword);
+    }
+    assert_eq!(mac.wrong_passwords(), 2);
+    assert!(run(&mac, &desired()).await.unwrap().converged());
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_are_lost_count_as_tries_too() {
+    struct LoseSudo;
+    impl Gate for LoseSudo {
+        fn verdict(&self, effect: &Effect) -> Verdict {
+            if effect.what.starts_with("sudo -S") { Verdict::HangAfter } else { Verdict::Pass }
+        }
+    }
+    let mac = SimMac::new("a", PASSWORD);
+    mac.set_gate(Arc::new(LoseSudo));
+    let wrong = HostConfig::new(fleet(), host("wrong")).unwrap();
+    for _ in 0..5 {
+        run(&mac, &wrong).await.unwrap_err();
+    }
+    assert_eq!(mac.wrong_passwords(), 2);
+    mac.reboot();
+    run(&mac, &wrong).await.unwrap_err();
+    assert_eq!(mac.wrong_passwords(), 3, "a reboot unlocks the account, and allows tries again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_sudo_rule_with_the_password_in_it_is_replaced_and_never_shown() {
+    // LH5
+    let mac = SimMac::new("a", PASSWORD);
+    mac.put_file("/etc/sudoers.d/m1-nopasswd", format!("{PASSWORD}\n"));
+    let report = run(&mac, &desired()).await;
+    assert!(report.is_ok());
+    let wrong = HostConfig::new(fleet(), host("wrong")).unwrap();
+    let other = SimMac::new("b", "other");
+    other.put_file("/etc/sudoers.d/m1-nopasswd", format!("{PASSWORD}\n"));
+    let refused = run(&other, &wrong).await;
+    assert!(refused.is_err());
+    assert_nothing_leaked(&other, &[report, refused]);
+    let (rule, _, _) = mac.file("/etc/sudoers.d/m1-nopasswd").unwrap();
+    assert_eq!(rule, "m1 ALL=(ALL) NOPASSWD: ALL\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wrong_auto_login_password_fails_loudly_and_the_right_one_mends_it() {
+    // B4
+    let mac = SimMac::new("a", PASSWORD);
+    mac.put_file("/etc/sudoers.d/m1-nopasswd", "m1 ALL=(ALL) NOPASSWD: ALL\n");
+    let wrong = HostConfig::new(fleet(), host("wrong")).unwrap();
+    let error = run(&mac, &wrong).await.unwrap_err();
+    assert!(matches!(error.cause, Cause::AutoLoginSealed), "{error:?}");
+    assert_eq!(error.next(), Next::NewPassword);
+    assert_converges(&mac, "sealed").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_comes_up_from_every_state_of_the_login_window() {
+    // B3, T2
+    for (dead, refused) in [(false, false), (true, false), (false, true)] {
+        let mac = SimMac::new("a", PASSWORD);
+        mac.set_kickstart_refused(refused);
+        if dead {
+            mac.kill_loginwindow();
+        }
+        assert_converges(&mac, &format!("dead {dead}, refused {refused}")).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_auto_login_file_of_the_older_system_is_left_alone() {
+    let mac = converged().await;
+    let mut older = kcpassword::encode(PASSWORD);
+    older.truncate(22);
+    mac.put_file(paths::KCPASSWORD, older.clone());
+    let report = run(&mac, &desired()).await.unwrap();
+    assert!(!report.changed());
+    assert_eq!(mac.file(paths::KCPASSWORD).unwrap().0, older);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_older_firewall_file_converges_live() {
+    // B2, B19
+    let line = "load anchor \"tuist.runners\" from \"/etc/pf.anchors/tuist.runners\"\n";
+    let unmarked = format!("anchor \"tuist.runners\"\n{line}");
+    let table = "table <vm_sources> persist\n";
+    let begin = "# BEGIN tuist.runners\n";
+    for older in [
+        unmarked.clone(),
+        format!("{unmarked}{unmarked}"),
+        format!("{table}{unmarked}"),
+        format!("{unmarked}{}", pf::BLOCK),
+        format!("{begin}{unmarked}"),
+        format!("{begin}anchor \"tuist.run"),
+    ] {
+        let mac = SimMac::new("a", PASSWORD);
+        mac.put_file(paths::PF_CONF, format!("{}{older}", pf::STOCK));
+        assert_converges(&mac, &older).await;
+        let (text, _, _) = mac.file(paths::PF_CONF).unwrap();
+        assert_eq!(text, format!("{}{}", pf::STOCK, pf::BLOCK));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn vms_reach_the_internet_and_their_gateways_dns_and_nothing_private() {
+    // S22, B20
+    let mac = converged().await;
+    let vm = [192, 168, 64, 5].into();
+    let to = |destination: [u8; 4], protocol, port| {
+        let destination = destination.into();
+        mac.lets_pass(Packet { inbound: true, protocol, source: vm, destination, port })
+    };
+    assert!(to([140, 82, 121, 4], "tcp", 22), "git over SSH");
+    assert!(to([192, 168, 64, 1], "udp", 53) && to([192, 168, 64, 1], "udp", 67));
+    assert!(!to([192, 168, 64, 1], "tcp", 22), "the host");
+    assert!(!to([192, 168, 64, 6], "tcp", 5900), "a sibling");
+    assert!(!to([10, 0, 0, 1], "tcp", 443) && !to([172, 16, 0, 1], "tcp", 443));
+    assert!(!to([169, 254, 169, 254], "tcp", 80) && !to([100, 64, 0, 1], "tcp", 443));
+    let host = Packet {
+        inbound: false,
+        protocol: "tcp",
+        source: [192, 168, 64, 1].into(),
+        destination: vm,
+        port: 22,
+    };
+    assert!(mac.lets_pass(host), "the host reaches its VMs");
+    let operator = Packet {
+        inbound: true,
+        protocol: "tcp",
+        source: [51, 15, 0, 1].into(),
+        destination: [51, 15, 0, 2].into(),
+        port: 22,
+    };
+    assert!(mac.lets_pass(operator), "a push never cuts its own connection");
+}
+
+#[tokio::test(start_paused = true)]
+async fn flushed_rules_come_back_without_touching_what_macos_added_for_vms() {
+    // B13, B14, S24
+    let mac = converged().await;
+    mac.set_vms(2);
+    mac.flush_firewall();
+    let report = run(&mac, &desired()).await.unwrap();
+    assert_eq!(changed(&report), [Step::Firewall]);
+    assert_eq!(mac.vms(), (2, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_is_back_after_a_reboot_by_itself() {
+    let mac = converged().await;
+    mac.reboot();
+    advance(Duration::from_secs(5)).await;
+    assert!(!run(&mac, &desired()).await.unwrap().changed());
+    assert_is_a_node(&mac);
+}
+
+#[tokio::test(start_paused = true)]
+async fn running_vms_survive_an_update_and_what_would_end_them_waits() {
+    // S24
+    let mac = converged().await;
+    mac.set_vms(2);
+    let tart = tart_bundle("2.33.0");
+    let newer = FleetWide { agent: Payload::new("agent 2"), tart };
+    let newer = HostConfig::new(newer, host(PASSWORD)).unwrap();
+    let report = run(&mac, &newer).await.unwrap();
+    assert_eq!(postponed(&report), [Step::Tart]);
+    assert_eq!(changed(&report), [Step::AgentBinary, Step::AgentJob]);
+    assert!(!report.converged());
+    assert_eq!(mac.vms(), (2, true));
+    mac.set_vms(0);
+    let report = run(&mac, &newer).await.unwrap();
+    assert_eq!(changed(&report), [Step::Tart]);
+    assert!(report.converged());
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_changed_is_restarted() {
+    let mac = converged().await;
+    let (starts, stops) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let count = |counter: &Arc<AtomicUsize>| {
+        let counter = counter.clone();
+        move || _ = counter.fetch_add(1, Ordering::SeqCst)
+    };
+    let (start, stop) = (count(&starts), count(&stops));
+    mac.on_agent(Arc::new(move |_| start()), Arc::new(stop));
+    let restarts = || (starts.load(Ordering::SeqCst), stops.load(Ordering::SeqCst));
+
+    let renamed = PerHost { node_name: "mac-b".into(), ..host(PASSWORD) };
+    let report = run(&mac, &HostConfig::new(fleet(), renamed).unwrap()).await.unwrap();
+    assert_eq!(changed(&report), [Step::Hostname, Step::AgentJob]);
+    assert_eq!(restarts(), (1, 1));
+
+    let report = run(&mac, &desired()).await.unwrap();
+    assert_eq!(changed(&report), [Step::Hostname, Step::AgentJob]);
+    mac.wipe("new");
+    assert_eq!(restarts(), (2, 3), "a wipe ends the agent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_was_overwritten_in_place_is_killed_until_it_is_a_new_file() {
+    // B8
+    let mac = converged().await;
+    let before = mac.agent_pid();
+    mac.put_file(paths::AGENT, "agent 2\n<signature>");
+    mac.reboot();
+    assert!(mac.agent_pid().is_some(), "the kernel forgets at boot");
+    mac.put_file(paths::AGENT, "agent 3\n<signature>");
+    let report = run(&mac, &desired()).await.unwrap();
+    assert!(changed(&report).contains(&Step::AgentBinary));
+    assert_ne!(mac.agent_pid(), before);
+    assert_converges(&mac, "overwritten").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_does_not_stay_up_is_no_success() {
+    // B9
+    for health in [AgentHealth::CrashLoops, AgentHealth::NeverStarts] {
+        let mac = SimMac::new("a", PASSWORD);
+        mac.set_agent_health(health);
+        let error = run(&mac, &desired()).await.unwrap_err();
+        assert_eq!(error.step, Step::AgentJob, "{health:?}");
+        assert_eq!(error.next(), Next::TryAgain);
+        mac.set_agent_health(AgentHealth::Runs);
+        assert_converges(&mac, &format!("{health:?}")).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mac_that_hangs_is_given_up_within_its_steps_time() {
+    let mac = SimMac::new("a", PASSWORD);
+    mac.set_hanging(true);
+    let before = tokio::time::Instant::now();
+    let error = run(&mac, &desired()).await.unwrap_err();
+    assert!(before.elapsed() <= Step::Sudo.timeout());
+    assert_eq!(error.next(), Next::TryAgain);
+    mac.set_hanging(false);
+    mac.set_latency(Duration::from_millis(300));
+    assert_converges(&mac, "slow").await;
+}
+
+fn target(address: &str) -> Target {
+    let key = KeyPair::from_seed([1; 32], "").unwrap().private;
+    let user = USER.parse().unwrap();
+    Target { address: address.into(), port: 22, user, key, pinned: None }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_key_holds_until_a_wipe_and_connections_end_with_a_boot() {
+    // B24, S17
+    let network = SimNetwork::default();
+    let mac = SimMac::new("a", PASSWORD);
+    network.insert("10.0.0.1", mac.clone());
+    let first = network.dial(&target("10.0.0.1")).await.unwrap();
+    let pinned = Target { pinned: Some(first.host_key), ..target("10.0.0.1") };
+    mac.reboot();
+    assert!(matches!(first.mac.read("/x").await, Err(MacError::Unknown { .. })));
+    let second = network.dial(&pinned).await.unwrap();
+    bootstrap(&*second.mac, &desired(), &|_| {}).await.unwrap();
+    mac.wipe("new");
+    let refused = network.dial(&pinned).await.unwrap_err();
+    assert!(matches!(refused, MacError::HostKeyChanged { .. }), "{refused}");
+    let wiped = HostConfig::new(fleet(), host("new")).unwrap();
+    let third = network.dial(&target("10.0.0.1")).await.unwrap();
+    let report = bootstrap(&*third.mac, &wiped, &|_| {}).await.unwrap();
+    assert_eq!(changed(&report), Step::ALL);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mac_opens_to_its_keys_alone_and_silence_is_unreachable() {
+    let network = SimNetwork::default();
+    let mac = SimMac::new("a", PASSWORD);
+    network.insert("10.0.0.1", mac.clone());
+    mac.authorize(vec![KeyPair::from_seed([2; 32], "").unwrap().public]);
+    let refused = network.dial(&target("10.0.0.1")).await.unwrap_err();
+    assert!(matches!(refused, MacError::AuthRefused { .. }), "{refused}");
+    mac.authorize(vec![KeyPair::from_seed([1; 32], "").unwrap().public]);
+    network.dial(&target("10.0.0.1")).await.unwrap();
+    mac.set_unreachable(true);
+    for address in ["10.0.0.1", "10.0.0.2"] {
+        let silent = network.dial(&target(address)).await.unwrap_err();
+        assert!(matches!(silent, MacError::Unreachable { .. }), "{silent}");
+    }
+}
