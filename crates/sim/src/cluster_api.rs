@@ -9,7 +9,9 @@
 //! # Guarantees
 //! - Objects appear, change owners and go in the order of Cluster API 1.14, contract v1beta2.
 //! - A turn that finds everything as it should be writes nothing.
-//! - Waiting is `tokio::time`; the time of day comes from the [`Clock`](applecart_api::clock::Clock).
+//! - Waiting is `tokio::time`; the time of day is told by a [`Clock`].
+//!
+//! [`Clock`]: applecart_api::clock::Clock
 //!
 //! # Caveats
 //! - One infrastructure provider: ours. Nothing of bootstrap providers, `ClusterClass`,

@@ -17,13 +17,14 @@ use super::{cluster, deployment, machine, set};
 const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX_LENGTH: usize = 5;
 
-/// What is watched. Templates are read when they are needed.
-const WATCHED: [Kind; 7] = [
+/// What is watched.
+const WATCHED: [Kind; 8] = [
     Kind::Cluster,
     Kind::Deployment,
     Kind::Set,
     Kind::Machine,
     Kind::InfrastructureCluster,
+    Kind::InfrastructureTemplate,
     Kind::InfrastructureMachine,
     Kind::Node,
 ];

@@ -9,8 +9,9 @@ use kube::api::DynamicObject;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 
-/// Look again after so many periods, whatever the watches say: the net under a missed event.
-const RESYNC_PERIODS: u32 = 60;
+/// Look again after so many periods, whatever the watches say: the net under a missed event. With
+/// a period of a second, the ten minutes of the real one.
+const RESYNC_PERIODS: u32 = 600;
 
 /// Tells a stand-in when its next turn is.
 pub(super) struct Pace {

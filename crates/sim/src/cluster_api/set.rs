@@ -238,3 +238,57 @@ fn new_machine(set: &DynamicObject, name: &str) -> Value {
         "spec": spec,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(name: &str, created: &str, change: &Value) -> DynamicObject {
+        let mut machine = json!({
+            "apiVersion": "cluster.x-k8s.io/v1beta2",
+            "kind": "Machine",
+            "metadata": { "name": name, "creationTimestamp": created },
+            "status": { "nodeRef": { "name": name } },
+        });
+        for (field, value) in change.as_object().into_iter().flatten() {
+            if field == "status" {
+                machine["status"] = value.clone();
+            } else {
+                machine["metadata"][field] = value.clone();
+            }
+        }
+        serde_json::from_value(machine).unwrap()
+    }
+
+    fn departures(order: &str) -> Vec<String> {
+        let unbound = json!({ "status": {} });
+        let unhealthy = json!({ "status": {
+            "nodeRef": { "name": "x" },
+            "conditions": [{ "type": "NodeHealthy", "status": "False" }],
+        }});
+        let marked = json!({ "annotations": { DELETE_MACHINE: "" } });
+        let leaving = json!({ "deletionTimestamp": "2026-01-01T00:00:00Z" });
+        let mut machines = [
+            machine("a", "2026-01-03T00:00:00Z", &Value::Null),
+            machine("b", "2026-01-01T00:00:00Z", &Value::Null),
+            machine("c", "2026-01-02T00:00:00Z", &Value::Null),
+            machine("unbound", "2026-01-02T00:00:00Z", &unbound),
+            machine("unhealthy", "2026-01-02T00:00:00Z", &unhealthy),
+            machine("marked", "2026-01-02T00:00:00Z", &marked),
+            machine("leaving", "2026-01-02T00:00:00Z", &leaving),
+        ];
+        machines.sort_by_cached_key(|machine| departure(machine, order));
+        machines.iter().map(ResourceExt::name_any).collect()
+    }
+
+    #[test]
+    fn the_most_expendable_go_first_and_the_rest_in_the_order_asked_for() {
+        for (order, rest) in
+            [("Random", ["a", "b", "c"]), ("Oldest", ["b", "c", "a"]), ("Newest", ["a", "c", "b"])]
+        {
+            let departures = departures(order);
+            assert_eq!(departures[..4], ["leaving", "marked", "unbound", "unhealthy"], "{order}");
+            assert_eq!(departures[4..], rest, "{order}");
+        }
+    }
+}
