@@ -1,1 +1,3 @@
 //! The world, simulated: Scaleway, Macs, Tart, Kubernetes; clock, faults, oracles.
+
+pub mod tart;
