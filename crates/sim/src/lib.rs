@@ -1,3 +1,4 @@
 //! The world, simulated: Scaleway, Macs, Tart, Kubernetes; clock, faults, oracles.
 
+pub mod kubernetes;
 pub mod tart;

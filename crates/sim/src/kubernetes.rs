@@ -1,0 +1,61 @@
+//! A Kubernetes API server in memory, for tests, sweeps and the demo.
+//!
+//! # Flow
+//! A request is read ([`Identity`], path, query) → passes the [`Gate`] → is performed at once on plain
+//! JSON under one lock → the built-in controllers (garbage collection, namespaces, tokens,
+//! definitions) act, still within the request → is shown as the client wants it: whole, metadata, or
+//! a table.
+//!
+//! # Guarantees
+//! - The same requests in the same order, with the same seed and clock, give the same answers.
+//! - One version counter for all objects; a watch misses nothing, or says 410.
+//! - A request does work in proportion to what it asks for, not to what is stored.
+//!
+//! # Assumptions
+//! - Every request is authenticated, and everybody may do everything.
+//! - Server-side apply keeps no field ownership: it merges what it is given.
+//! - The built-in controllers are never late.
+
+mod action;
+mod admission;
+mod aftermath;
+mod auth;
+mod builtin;
+mod builtin_columns;
+mod column;
+mod discovery;
+mod document;
+mod event;
+mod gate;
+mod jsonpath;
+mod kind;
+mod list;
+mod naming;
+mod openapi;
+mod patch;
+mod refusal;
+mod registry;
+mod removal;
+mod request;
+mod respond;
+mod rules;
+mod scale;
+mod schema;
+mod selector;
+mod serve;
+mod server;
+mod state;
+mod store;
+mod tls;
+mod view;
+mod watch;
+mod write;
+
+pub use auth::Identity;
+pub use gate::{Call, Gate, Verb, Verdict};
+pub use refusal::Refusal;
+pub use registry::Registry;
+pub use schema::SchemaError;
+pub use serve::ServeError;
+pub use server::{ApiServer, Setup};
+pub use tls::{Authority, AuthorityError};

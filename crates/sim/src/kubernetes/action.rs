@@ -1,0 +1,161 @@
+//! Subresources that are verbs: bind a Pod, evict it, ask for a token. No I/O.
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::auth::Identity;
+use super::refusal::Refusal;
+use super::request::{DeleteOptions, Options};
+use super::selector::Selector;
+use super::state::{Ask, State, stamp};
+use super::store::{ObjectKey, uid_of};
+
+/// How long a token lives when nobody says.
+const TOKEN_SECONDS: i64 = 3_600;
+
+impl State {
+    /// Does what the subresource says to the object that the path names; the answer's body.
+    pub fn act(&mut self, ask: &Ask, subresource: &str, body: &Value) -> Result<Value, Refusal> {
+        let key = ask.target.key().ok_or_else(Refusal::no_such_path)?;
+        let object = self.find(ask.kind(), &key)?;
+        match subresource {
+            "binding" => self.bind(ask, &key, &object, body),
+            "eviction" => self.evict(ask, &key, &object, body),
+            "token" => Ok(self.request_token(ask, &key, &object, body)),
+            _ => Err(Refusal::method_not_allowed()),
+        }
+    }
+
+    /// Puts a Pod on a Node, once.
+    fn bind(
+        &mut self,
+        ask: &Ask,
+        key: &ObjectKey,
+        pod: &Value,
+        body: &Value,
+    ) -> Result<Value, Refusal> {
+        let node = body["target"]["name"].as_str().unwrap_or_default();
+        if !pod["metadata"]["deletionTimestamp"].is_null() {
+            let why = format!("pod {} is being deleted, cannot be assigned to a host", key.name);
+            return Err(Refusal::conflict(ask.kind(), &key.name, &why));
+        }
+        if let Some(already) = pod["spec"]["nodeName"].as_str().filter(|node| !node.is_empty()) {
+            let why = format!("pod {} is already assigned to node {already:?}", key.name);
+            return Err(Refusal::conflict(ask.kind(), &key.name, &why));
+        }
+        let mut bound = pod.clone();
+        bound["spec"]["nodeName"] = json!(node);
+        let scheduled =
+            json!({"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp(ask.now)});
+        match bound["status"]["conditions"].as_array_mut() {
+            Some(conditions) => {
+                conditions.retain(|condition| condition["type"] != "PodScheduled");
+                conditions.push(scheduled);
+            }
+            None => bound["status"]["conditions"] = json!([scheduled]),
+        }
+        if !ask.options.dry_run {
+            self.put(key, bound);
+            self.settle(ask.now);
+        }
+        Ok(success())
+    }
+
+    /// Deletes a Pod, unless a budget would be broken by it.
+    fn evict(
+        &mut self,
+        ask: &Ask,
+        key: &ObjectKey,
+        pod: &Value,
+        body: &Value,
+    ) -> Result<Value, Refusal> {
+        let running = matches!(pod["status"]["phase"].as_str(), Some("Running"));
+        if let (true, Some(budget)) = (running, self.exhausted_budget(key, pod)) {
+            let message = "Cannot evict pod as it would violate the pod's disruption budget.";
+            let mut refusal = Refusal::new(429, "TooManyRequests", message);
+            refusal.details = json!({"causes": [{"reason": "DisruptionBudget", "message":
+                format!("The disruption budget {budget} does not allow this eviction")}]});
+            return Err(refusal);
+        }
+        let mut options = Options::default();
+        options.read_delete_body(body["deleteOptions"].to_string().as_bytes())?;
+        let options = DeleteOptions { ..options.delete };
+        if !ask.options.dry_run {
+            self.begin_delete(ask.kind(), key, &options, ask.now);
+            self.settle(ask.now);
+        }
+        Ok(success())
+    }
+
+    /// A budget of this Pod that has nothing left to spend.
+    fn exhausted_budget(&self, key: &ObjectKey, pod: &Value) -> Option<String> {
+        let budgets = self.store.objects("poddisruptionbudgets.policy", Some(&key.namespace));
+        for ((_, name), budget) in budgets {
+            let selector = Selector::from_object(&budget["spec"]["selector"]);
+            if !selector.matches(pod) {
+                continue;
+            }
+            let pods = self.store.objects("pods", Some(&key.namespace));
+            let pods = pods.filter(|(_, pod)| selector.matches(pod)).map(|(_, pod)| pod);
+            let (mut all, mut healthy) = (0, 0);
+            for pod in pods {
+                all += 1;
+                healthy +=
+                    i64::from(is_ready(pod) && pod["metadata"]["deletionTimestamp"].is_null());
+            }
+            let spec = &budget["spec"];
+            let needed = match (&spec["minAvailable"], &spec["maxUnavailable"]) {
+                (Value::Null, Value::Null) => 0,
+                (Value::Null, most) => all - share(most, all),
+                (least, _) => share(least, all),
+            };
+            if healthy - 1 < needed {
+                return Some(name.clone());
+            }
+        }
+        None
+    }
+
+    /// A new token for a service account.
+    fn request_token(
+        &mut self,
+        ask: &Ask,
+        key: &ObjectKey,
+        account: &Value,
+        body: &Value,
+    ) -> Value {
+        let seconds = body["spec"]["expirationSeconds"].as_i64().unwrap_or(TOKEN_SECONDS);
+        let expires = ask.now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(ask.now);
+        let token = self.store.new_token();
+        let mut bound_to = vec![uid_of(account).to_owned()];
+        bound_to.extend(body["spec"]["boundObjectRef"]["uid"].as_str().map(str::to_owned));
+        let identity = Identity::service_account(&key.namespace, &key.name);
+        self.tokens.grant(token.clone(), identity, Some(expires), bound_to);
+        json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+            "metadata": {"name": key.name, "namespace": key.namespace,
+                "creationTimestamp": stamp(ask.now)},
+            "spec": {"audiences": body["spec"]["audiences"].as_array().cloned().unwrap_or_default(),
+                "expirationSeconds": seconds},
+            "status": {"token": token, "expirationTimestamp": stamp(expires)}})
+    }
+}
+
+fn success() -> Value {
+    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+}
+
+/// A number of Pods, or a percentage of `all`, rounded up.
+fn share(limit: &Value, all: i64) -> i64 {
+    match limit {
+        Value::String(text) => {
+            let percent: i64 = text.trim_end_matches('%').parse().unwrap_or_default();
+            (percent * all + 99) / 100
+        }
+        number => number.as_i64().unwrap_or_default(),
+    }
+}

@@ -1,0 +1,127 @@
+//! What each built-in kind adds to an object, or refuses, before it is stored. No I/O.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+
+use super::auth::Identity;
+use super::kind::{Kind, Nature};
+use super::refusal::Fault;
+use super::write::{Part, remove};
+
+/// The type of a Secret that holds a service account's token.
+pub(crate) const TOKEN_SECRET: &str = "kubernetes.io/service-account-token";
+/// Which service account such a Secret is for.
+pub(crate) const TOKEN_ACCOUNT: &str = "kubernetes.io/service-account.name";
+
+/// Fills in what the server fills in when an object is created.
+pub(crate) fn on_create(kind: &Kind, who: &Identity, object: &mut Value) {
+    match (kind.nature, &*kind.key) {
+        (Nature::Pod, _) => new_pod(object),
+        (Nature::Namespace, _) => {
+            let name = object["metadata"]["name"].clone();
+            object["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+            object["spec"]["finalizers"] = json!(["kubernetes"]);
+            object["status"] = json!({"phase": "Active"});
+        }
+        (Nature::Secret, _) => encode_strings(object),
+        (_, "deployments.apps" | "replicasets.apps") => {
+            fill(&mut object["spec"], "replicas", json!(1));
+        }
+        (_, "certificatesigningrequests.certificates.k8s.io") => {
+            object["spec"]["username"] = json!(who.user);
+            object["spec"]["groups"] = json!(who.groups);
+        }
+        _ => {}
+    }
+}
+
+/// Fills in what the server fills in when an object changes, and tells what may not change.
+pub(crate) fn on_update(kind: &Kind, part: Part, old: &Value, new: &mut Value) -> Vec<Fault> {
+    match (kind.nature, part) {
+        (Nature::Secret, _) => {
+            encode_strings(new);
+            let same = old["type"] == new["type"];
+            (!same).then(|| Fault::invalid("type", &new["type"], "field is immutable"))
+        }
+        (Nature::Pod, Part::Whole) => {
+            pod_defaults(new);
+            frozen_pod(old, new)
+        }
+        (Nature::Namespace, _) => {
+            new["spec"] = old["spec"].clone();
+            None
+        }
+        _ => None,
+    }
+    .into_iter()
+    .collect()
+}
+
+fn fill(object: &mut Value, field: &str, default: Value) {
+    if object[field].is_null() {
+        object[field] = default;
+    }
+}
+
+fn new_pod(pod: &mut Value) {
+    pod_defaults(pod);
+    pod["status"] = json!({"phase": "Pending", "qosClass": "BestEffort"});
+}
+
+fn pod_defaults(pod: &mut Value) {
+    let spec = &mut pod["spec"];
+    fill(spec, "restartPolicy", json!("Always"));
+    fill(spec, "terminationGracePeriodSeconds", json!(30));
+    fill(spec, "dnsPolicy", json!("ClusterFirst"));
+    fill(spec, "schedulerName", json!("default-scheduler"));
+    fill(spec, "serviceAccountName", json!("default"));
+}
+
+/// A Pod's specification is fixed, but for a few fields.
+fn frozen_pod(old: &Value, new: &Value) -> Option<Fault> {
+    let fixed = |pod: &Value| {
+        let mut spec = pod["spec"].clone();
+        for field in ["activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds"] {
+            remove(&mut spec, field);
+        }
+        for list in ["containers", "initContainers"] {
+            for container in spec[list].as_array_mut().into_iter().flatten() {
+                remove(container, "image");
+            }
+        }
+        spec
+    };
+    let why = "pod updates may not change fields other than `spec.containers[*].image`, \
+               `spec.initContainers[*].image`, `spec.activeDeadlineSeconds`, `spec.tolerations` \
+               (only additions to existing tolerations), `spec.terminationGracePeriodSeconds`";
+    (fixed(old) != fixed(new)).then(|| Fault::forbidden("spec", why))
+}
+
+/// A Secret's `stringData` becomes `data`.
+fn encode_strings(secret: &mut Value) {
+    fill(secret, "type", json!("Opaque"));
+    let strings = secret["stringData"].take();
+    remove(secret, "stringData");
+    for (key, value) in strings.as_object().into_iter().flatten() {
+        let text = value.as_str().unwrap_or_default();
+        secret["data"][key] = json!(STANDARD.encode(text));
+    }
+}
+
+/// What the server itself checks of a built-in object.
+pub(crate) fn faults(kind: &Kind, object: &Value) -> Vec<Fault> {
+    let fault = match kind.nature {
+        Nature::Pod => {
+            let none = object["spec"]["containers"].as_array().is_none_or(Vec::is_empty);
+            none.then(|| Fault::required("spec.containers", ""))
+        }
+        Nature::Secret if object["type"] == TOKEN_SECRET => {
+            let account = object["metadata"]["annotations"][TOKEN_ACCOUNT].as_str();
+            let field = format!("metadata.annotations[{TOKEN_ACCOUNT}]");
+            account.is_none_or(str::is_empty).then(|| Fault::required(field, ""))
+        }
+        _ => None,
+    };
+    fault.into_iter().collect()
+}

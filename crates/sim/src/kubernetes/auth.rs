@@ -1,0 +1,78 @@
+//! Who asks: identities, and the bearer tokens that stand for them.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+
+/// A user of the API, as an audit log would name it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Identity {
+    /// `system:serviceaccount:<namespace>:<name>` for example.
+    pub user: String,
+    /// The groups that the user is in.
+    pub groups: Vec<String>,
+}
+
+impl Identity {
+    /// A user with no groups but that of all who are known.
+    #[must_use]
+    pub fn user(name: impl Into<String>) -> Self {
+        Self { user: name.into(), groups: vec!["system:authenticated".to_owned()] }
+    }
+
+    /// The cluster's administrator.
+    #[must_use]
+    pub fn admin() -> Self {
+        let groups = vec!["system:masters".to_owned(), "system:authenticated".to_owned()];
+        Self { user: "kubernetes-admin".to_owned(), groups }
+    }
+
+    /// A service account.
+    #[must_use]
+    pub fn service_account(namespace: &str, name: &str) -> Self {
+        Self {
+            user: format!("system:serviceaccount:{namespace}:{name}"),
+            groups: vec![
+                "system:serviceaccounts".to_owned(),
+                format!("system:serviceaccounts:{namespace}"),
+                "system:authenticated".to_owned(),
+            ],
+        }
+    }
+}
+
+/// The tokens that are valid now.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens(BTreeMap<String, Grant>);
+
+#[derive(Debug)]
+struct Grant {
+    identity: Identity,
+    expires: Option<Timestamp>,
+    /// The token dies with any of these objects.
+    bound_to: Vec<String>,
+}
+
+impl Tokens {
+    /// Makes `token` stand for `identity` while all objects in `bound_to` (uids) exist.
+    pub fn grant(
+        &mut self,
+        token: String,
+        identity: Identity,
+        expires: Option<Timestamp>,
+        bound_to: Vec<String>,
+    ) {
+        self.0.insert(token, Grant { identity, expires, bound_to });
+    }
+
+    /// Who this token stands for, if it is valid at `now`.
+    pub fn identify(&self, token: &str, now: Timestamp) -> Option<&Identity> {
+        let grant = self.0.get(token)?;
+        grant.expires.is_none_or(|expires| now < expires).then_some(&grant.identity)
+    }
+
+    /// Ends every token that is bound to the object with this uid.
+    pub fn revoke(&mut self, uid: &str) {
+        self.0.retain(|_, grant| !grant.bound_to.iter().any(|bound| bound == uid));
+    }
+}

@@ -1,0 +1,170 @@
+//! The server itself: a handle that is cheap to clone, and its clients in this process.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use applecart_api::clock::Clock;
+use bytes::Bytes;
+use http::{Request, Response, header};
+use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::Value;
+
+use super::auth::Identity;
+use super::gate::{Gate, Verb};
+use super::refusal::Refusal;
+use super::registry::Registry;
+use super::respond;
+use super::state::State;
+use super::tls::Authority;
+
+/// An answer; the body of a watch goes on until it is dropped.
+pub(crate) type Answer = Response<UnsyncBoxBody<Bytes, Infallible>>;
+
+/// What service accounts are told to trust where nothing listens.
+const NO_AUTHORITY: &str = "-----BEGIN CERTIFICATE-----\nc2ltdWxhdGVk\n-----END CERTIFICATE-----\n";
+
+/// A Kubernetes API server in memory.
+///
+/// Cloning gives another handle to the same server. Everything but watches is answered at once; time
+/// passes only where a gate takes it.
+#[derive(Clone)]
+pub struct ApiServer {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub clock: Clock,
+    state: Mutex<State>,
+    pub gate: Option<Arc<dyn Gate>>,
+    pub authority: Option<Authority>,
+}
+
+impl Inner {
+    /// The state, for a moment: never held across a wait.
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for ApiServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ApiServer(at version {})", self.inner.state().store.version())
+    }
+}
+
+/// How a server is made. [`ApiServer::new`] is enough for most.
+pub struct Setup {
+    /// Tells creation times and ages.
+    pub clock: Clock,
+    /// Uids, generated names and tokens follow from it.
+    pub seed: u64,
+    /// The kinds that it knows from the start.
+    pub registry: Arc<Registry>,
+    /// What every request passes, if anything.
+    pub gate: Option<Arc<dyn Gate>>,
+    /// Who signs its certificate; needed to serve over HTTPS.
+    pub authority: Option<Authority>,
+}
+
+impl ApiServer {
+    /// A fresh cluster without a gate, for clients in this process.
+    #[must_use]
+    pub fn new(clock: Clock, seed: u64, registry: Arc<Registry>) -> Self {
+        Self::set_up(Setup { clock, seed, registry, gate: None, authority: None })
+    }
+
+    /// A fresh cluster: three namespaces with their default accounts, and the registry's
+    /// definitions.
+    #[must_use]
+    pub fn set_up(setup: Setup) -> Self {
+        let certificate = setup.authority.as_ref().map_or_else(
+            || NO_AUTHORITY.to_owned(),
+            |authority| authority.certificate().to_owned(),
+        );
+        let mut state = State::new(setup.clock.now(), setup.seed, setup.registry, certificate);
+        if let Some(authority) = &setup.authority {
+            let token = authority.admin_token().expose_secret().to_owned();
+            state.tokens.grant(token, Identity::admin(), None, Vec::new());
+        }
+        let inner = Inner {
+            clock: setup.clock,
+            state: Mutex::new(state),
+            gate: setup.gate,
+            authority: setup.authority,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// A client in this process, already known as `who`. No sockets: it works on a paused clock.
+    ///
+    /// Must be called inside a tokio runtime.
+    #[must_use]
+    pub fn client(&self, who: Identity) -> kube::Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let (server, who) = (server.clone(), who.clone());
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await?.to_bytes();
+                Ok::<_, kube::Error>(respond::answer(&server.inner, who, &parts, &body).await)
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// A client in this process that shows `token` with every request; each is refused with 401 while
+    /// the token is not valid.
+    ///
+    /// Must be called inside a tokio runtime.
+    #[must_use]
+    pub fn client_with_token(&self, token: SecretString) -> kube::Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let server = server.clone();
+            let who = server.identify(token.expose_secret());
+            async move {
+                let (parts, body) = request.into_parts();
+                let body = body.collect().await?.to_bytes();
+                let answer = match who {
+                    Some(who) => respond::answer(&server.inner, who, &parts, &body).await,
+                    None => respond::refuse(&Refusal::unauthorized()),
+                };
+                Ok::<_, kube::Error>(answer)
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    /// Answers a request that came over a connection, by its bearer token.
+    pub(crate) async fn answer_bearer(&self, parts: &http::request::Parts, body: &Bytes) -> Answer {
+        let bearer = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let token = bearer.and_then(|value| value.strip_prefix("Bearer "));
+        match token.and_then(|token| self.identify(token.trim())) {
+            Some(who) => respond::answer(&self.inner, who, parts, body).await,
+            None => respond::refuse(&Refusal::unauthorized()),
+        }
+    }
+
+    fn identify(&self, token: &str) -> Option<Identity> {
+        let now = self.inner.clock.now();
+        self.inner.state().tokens.identify(token, now).cloned()
+    }
+
+    /// Requests since the start, by verb and resource (`pods`, `pods/status`). Refused ones count.
+    #[must_use]
+    pub fn requests(&self) -> BTreeMap<(Verb, String), u64> {
+        self.inner.state().counts.clone()
+    }
+
+    /// All objects of a kind (`pods`, `machines.cluster.x-k8s.io`) as they are stored, in order of
+    /// namespace and name. Not a request: nobody counts it and no gate sees it.
+    #[must_use]
+    pub fn objects(&self, resource: &str) -> Vec<Arc<Value>> {
+        let state = self.inner.state();
+        state.store.objects(resource, None).map(|(_, object)| object.clone()).collect()
+    }
+}

@@ -1,0 +1,162 @@
+//! Everything that a server remembers, and how an object is read from a body and shown to a client.
+//! No I/O; time comes in with each request.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::{Value, json};
+
+use super::aftermath::Aftermath;
+use super::auth::{Identity, Tokens};
+use super::event;
+use super::gate::Verb;
+use super::kind::{Kind, Nature, Shape};
+use super::refusal::Refusal;
+use super::registry::Registry;
+use super::request::{Options, Target};
+use super::store::{ObjectKey, Store};
+
+/// One request, read.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub who: Identity,
+    pub now: Timestamp,
+    pub target: Target,
+    pub options: Options,
+}
+
+impl Ask {
+    pub fn kind(&self) -> &Arc<Kind> {
+        &self.target.kind
+    }
+}
+
+/// What a server remembers.
+#[derive(Debug)]
+pub(crate) struct State {
+    pub store: Store,
+    pub registry: Arc<Registry>,
+    pub tokens: Tokens,
+    /// Requests since the start, by verb and resource.
+    pub counts: BTreeMap<(Verb, String), u64>,
+    /// What the built-in controllers have yet to look at.
+    pub pending: VecDeque<Aftermath>,
+    /// The certificate that service accounts are told to trust.
+    pub authority: String,
+}
+
+impl State {
+    /// A cluster as it is right after its installation.
+    pub fn new(now: Timestamp, seed: u64, registry: Arc<Registry>, authority: String) -> Self {
+        let mut state = Self {
+            store: Store::new(seed),
+            registry,
+            tokens: Tokens::default(),
+            counts: BTreeMap::new(),
+            pending: VecDeque::new(),
+            authority,
+        };
+        for name in ["default", "kube-system", "kube-public"] {
+            state.install_namespace(name, now);
+        }
+        for definition in &state.registry.clone().definitions {
+            let body = serde_json::to_value(definition).expect("a definition is JSON");
+            state.install_definition(body, now);
+        }
+        state
+    }
+
+    /// The object at `key`, or 404.
+    pub fn find(&self, kind: &Kind, key: &ObjectKey) -> Result<Arc<Value>, Refusal> {
+        self.store.get(key).cloned().ok_or_else(|| Refusal::not_found(kind, &key.name))
+    }
+
+    /// Writes an object and notes it for the built-in controllers.
+    pub fn put(&mut self, key: &ObjectKey, object: Value) -> Arc<Value> {
+        let created = self.store.get(key).is_none();
+        let object = self.store.put(key, object);
+        self.pending.push_back(Aftermath::Written { key: key.clone(), created });
+        object
+    }
+
+    /// Takes an object away and notes it for the built-in controllers.
+    pub fn remove(&mut self, key: &ObjectKey) -> Option<Arc<Value>> {
+        let object = self.store.remove(key)?;
+        self.pending.push_back(Aftermath::Removed { key: key.clone(), object: object.clone() });
+        Some(object)
+    }
+}
+
+/// An object as a client of `version` sees it.
+pub(crate) fn present(kind: &Kind, version: usize, object: &Arc<Value>) -> Arc<Value> {
+    if kind.nature == Nature::NewerEvent {
+        return Arc::new(event::from_core(Value::clone(object)));
+    }
+    if kind.versions.len() == 1 {
+        return object.clone();
+    }
+    let wanted = kind.api_version(version);
+    if object["apiVersion"] == wanted.as_str() {
+        return object.clone();
+    }
+    let mut shown = Value::clone(object);
+    shown["apiVersion"] = json!(wanted);
+    Arc::new(shown)
+}
+
+/// Reads a body into the form in which it is stored: known fields alone, defaults filled in.
+pub(crate) fn read(ask: &Ask, mut body: Value) -> Result<Value, Refusal> {
+    let kind = ask.kind();
+    let api_version = kind.api_version(ask.target.version);
+    if !body.is_object() {
+        return Err(Refusal::bad_request("the object provided is not an object"));
+    }
+    for (field, wanted) in [("apiVersion", &api_version), ("kind", &kind.name)] {
+        match body[field].as_str() {
+            None | Some("") => body[field] = json!(wanted),
+            Some(given) if given == wanted => {}
+            Some(given) => {
+                return Err(Refusal::bad_request(format!(
+                    "the {field} in the data ({given}) does not match the expected one ({wanted})"
+                )));
+            }
+        }
+    }
+    let unreadable = |error: serde_json::Error| {
+        let (name, version) = (&kind.name, &kind.versions[ask.target.version].name);
+        Refusal::bad_request(format!(
+            "{name} in version \"{version}\" cannot be handled as a {name}: {error}"
+        ))
+    };
+    match &kind.versions[ask.target.version].shape {
+        Shape::Typed { read, .. } => {
+            let object = read(body).map_err(unreadable)?;
+            Ok(if kind.nature == Nature::NewerEvent { event::to_core(object) } else { object })
+        }
+        Shape::Structural(structural) => {
+            let schema = &structural.schema;
+            let metadata = body["metadata"].take();
+            let metadata = if metadata.is_null() { json!({}) } else { metadata };
+            let metadata: ObjectMeta = serde_json::from_value(metadata).map_err(unreadable)?;
+            body["metadata"] = serde_json::to_value(metadata).map_err(unreadable)?;
+            let unknown = schema.prune(&mut body);
+            if let (true, Some(field)) = (ask.options.strict, unknown.first()) {
+                let (name, version) = (&kind.name, &kind.versions[ask.target.version].name);
+                return Err(Refusal::bad_request(format!(
+                    "{name} in version \"{version}\" cannot be handled as a {name}: strict \
+                     decoding error: unknown field \"{field}\""
+                )));
+            }
+            schema.fill_in(&mut body);
+            body["apiVersion"] = json!(kind.api_version(0));
+            Ok(body)
+        }
+    }
+}
+
+/// A time as objects carry it.
+pub(crate) fn stamp(now: Timestamp) -> String {
+    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

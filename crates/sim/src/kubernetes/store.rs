@@ -1,0 +1,285 @@
+//! Where objects are kept: collections with one version counter, a bounded history of changes for
+//! watches, and the indices that garbage collection needs. No I/O, no clock.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+/// How many changes of one collection a watch can replay. The real server keeps about as many for a
+/// small cluster.
+const HISTORY_CHANGES: usize = 1_024;
+
+/// Where one object is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct ObjectKey {
+    /// The store key of its kind.
+    pub resource: Arc<str>,
+    /// Its namespace; empty for cluster-wide kinds.
+    pub namespace: String,
+    pub name: String,
+}
+
+/// What happened to an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeKind {
+    Added,
+    Modified,
+    Deleted,
+}
+
+/// One line of a collection's history.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub version: u64,
+    pub kind: ChangeKind,
+    /// The object after the change; for a deletion its last state, at the deletion's version.
+    pub object: Arc<Value>,
+    pub previous: Option<Arc<Value>>,
+}
+
+/// All objects of one kind.
+#[derive(Debug)]
+pub(crate) struct Collection {
+    pub objects: BTreeMap<(String, String), Arc<Value>>,
+    pub history: VecDeque<Change>,
+    /// The newest version that is no longer in the history.
+    pub forgotten: u64,
+    news: watch::Sender<u64>,
+}
+
+impl Default for Collection {
+    fn default() -> Self {
+        let news = watch::Sender::new(0);
+        Self { objects: BTreeMap::new(), history: VecDeque::new(), forgotten: 0, news }
+    }
+}
+
+/// All objects of a server.
+#[derive(Debug)]
+pub(crate) struct Store {
+    version: u64,
+    collections: BTreeMap<Arc<str>, Collection>,
+    uids: BTreeMap<String, ObjectKey>,
+    dependents: BTreeMap<String, BTreeSet<ObjectKey>>,
+    random: SmallRng,
+}
+
+impl Store {
+    pub fn new(seed: u64) -> Self {
+        Self {
+            version: 0,
+            collections: BTreeMap::new(),
+            uids: BTreeMap::new(),
+            dependents: BTreeMap::new(),
+            random: SmallRng::seed_from_u64(seed),
+        }
+    }
+
+    /// The version of the last change.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub fn get(&self, key: &ObjectKey) -> Option<&Arc<Value>> {
+        let name = (key.namespace.clone(), key.name.clone());
+        self.collections.get(&key.resource)?.objects.get(&name)
+    }
+
+    pub fn collection(&self, resource: &str) -> Option<&Collection> {
+        self.collections.get(resource)
+    }
+
+    /// Objects of one kind, of one namespace or of all, in order of namespace and name.
+    pub fn objects(
+        &self,
+        resource: &str,
+        namespace: Option<&str>,
+    ) -> impl Iterator<Item = (&(String, String), &Arc<Value>)> {
+        let from = (namespace.unwrap_or_default().to_owned(), String::new());
+        let namespace = namespace.map(str::to_owned);
+        self.collections
+            .get(resource)
+            .into_iter()
+            .flat_map(move |collection| collection.objects.range(from.clone()..))
+            .take_while(move |((at, _), _)| namespace.as_ref().is_none_or(|wanted| at == wanted))
+    }
+
+    /// Everything in one namespace, of every kind.
+    pub fn in_namespace(&self, namespace: &str) -> Vec<ObjectKey> {
+        let resources = self.collections.keys();
+        let keys = resources.flat_map(|resource| {
+            self.objects(resource, Some(namespace)).map(|((namespace, name), _)| ObjectKey {
+                resource: resource.clone(),
+                namespace: namespace.clone(),
+                name: name.clone(),
+            })
+        });
+        keys.collect()
+    }
+
+    /// Where the object with this uid is.
+    pub fn by_uid(&self, uid: &str) -> Option<&ObjectKey> {
+        self.uids.get(uid)
+    }
+
+    /// Objects that name the object with this uid as an owner.
+    pub fn dependents(&self, uid: &str) -> Vec<ObjectKey> {
+        self.dependents.get(uid).into_iter().flatten().cloned().collect()
+    }
+
+    /// Rings at every change of a collection.
+    pub fn subscribe(&mut self, resource: &Arc<str>) -> watch::Receiver<u64> {
+        self.collections.entry(resource.clone()).or_default().news.subscribe()
+    }
+
+    /// Writes an object under the next version, whether it was there or not.
+    pub fn put(&mut self, key: &ObjectKey, mut object: Value) -> Arc<Value> {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let object = Arc::new(object);
+        let collection = self.collections.entry(key.resource.clone()).or_default();
+        let name = (key.namespace.clone(), key.name.clone());
+        let previous = collection.objects.insert(name, object.clone());
+        let kind = if previous.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
+        collection.tell(Change {
+            version: self.version,
+            kind,
+            object: object.clone(),
+            previous: previous.clone(),
+        });
+        self.reindex(key, previous.as_deref(), Some(&object));
+        object
+    }
+
+    /// Takes an object away under the next version; its last state, if it was there.
+    pub fn remove(&mut self, key: &ObjectKey) -> Option<Arc<Value>> {
+        let collection = self.collections.get_mut(&key.resource)?;
+        let previous = collection.objects.remove(&(key.namespace.clone(), key.name.clone()))?;
+        self.version += 1;
+        let mut object = Value::clone(&previous);
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        let object = Arc::new(object);
+        collection.tell(Change {
+            version: self.version,
+            kind: ChangeKind::Deleted,
+            object: object.clone(),
+            previous: Some(previous.clone()),
+        });
+        self.reindex(key, Some(&previous), None);
+        Some(object)
+    }
+
+    fn reindex(&mut self, key: &ObjectKey, before: Option<&Value>, after: Option<&Value>) {
+        for owner in before.into_iter().flat_map(owner_uids) {
+            if let Some(keys) = self.dependents.get_mut(owner) {
+                keys.remove(key);
+                if keys.is_empty() {
+                    self.dependents.remove(owner);
+                }
+            }
+        }
+        for owner in after.into_iter().flat_map(owner_uids) {
+            self.dependents.entry(owner.to_owned()).or_default().insert(key.clone());
+        }
+        match (before.map(uid_of), after.map(uid_of)) {
+            (Some(uid), None) => drop(self.uids.remove(uid)),
+            (None, Some(uid)) => drop(self.uids.insert(uid.to_owned(), key.clone())),
+            _ => {}
+        }
+    }
+
+    /// A version-4 UUID from the seed.
+    pub fn new_uid(&mut self) -> String {
+        let bits: u128 = self.random.random();
+        let bits = bits & !(0xf << 76) | (4 << 76);
+        let bits = bits & !(0b11 << 62) | (0b10 << 62);
+        let digits = format!("{bits:032x}");
+        let (a, b, c) = (&digits[..8], &digits[8..12], &digits[12..16]);
+        format!("{a}-{b}-{c}-{}-{}", &digits[16..20], &digits[20..])
+    }
+
+    /// Five letters for the end of a generated name, from the alphabet that the real server uses.
+    pub fn new_suffix(&mut self) -> String {
+        const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+        (0..5).map(|_| char::from(ALPHABET[self.random.random_range(0..ALPHABET.len())])).collect()
+    }
+
+    /// 128 bits for a token.
+    pub fn new_token(&mut self) -> String {
+        format!("{:032x}", self.random.random::<u128>())
+    }
+}
+
+impl Collection {
+    fn tell(&mut self, change: Change) {
+        let version = change.version;
+        self.history.push_back(change);
+        if self.history.len() > HISTORY_CHANGES
+            && let Some(oldest) = self.history.pop_front()
+        {
+            self.forgotten = oldest.version;
+        }
+        self.news.send_replace(version);
+    }
+
+    /// The changes after `version`, oldest first.
+    pub fn changes_after(&self, version: u64) -> impl Iterator<Item = &Change> {
+        let from = self.history.partition_point(|change| change.version <= version);
+        self.history.range(from..)
+    }
+}
+
+/// The object's uid; every stored object has one.
+pub(crate) fn uid_of(object: &Value) -> &str {
+    object["metadata"]["uid"].as_str().unwrap_or_default()
+}
+
+/// The uids of its owners.
+pub(crate) fn owner_uids(object: &Value) -> impl Iterator<Item = &str> {
+    let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    owners.filter_map(|owner| owner["uid"].as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey { resource: "things".into(), namespace: "default".into(), name: name.into() }
+    }
+
+    #[test]
+    fn the_history_is_bounded_and_says_what_it_forgot() {
+        let mut store = Store::new(1);
+        for _ in 0..HISTORY_CHANGES + 10 {
+            store.put(&key("a"), json!({"metadata": {"uid": "u"}}));
+        }
+        let collection = store.collection("things").unwrap();
+        assert_eq!(collection.history.len(), HISTORY_CHANGES);
+        assert_eq!(collection.forgotten, 10);
+        assert_eq!(collection.changes_after(1_030).count(), HISTORY_CHANGES + 10 - 1_030);
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_uids_and_they_are_uuids() {
+        let (mut one, mut two) = (Store::new(7), Store::new(7));
+        let uid = one.new_uid();
+        assert_eq!(uid, two.new_uid());
+        assert!(uid.parse::<applecart_api::ids::CrUid>().is_ok(), "{uid}");
+        assert_eq!(&uid[14..15], "4");
+    }
+
+    #[test]
+    fn dependents_follow_owner_references() {
+        let mut store = Store::new(1);
+        let owned = json!({"metadata": {"uid": "b", "ownerReferences": [{"uid": "a"}]}});
+        store.put(&key("b"), owned);
+        assert_eq!(store.dependents("a"), [key("b")]);
+        store.put(&key("b"), json!({"metadata": {"uid": "b"}}));
+        assert!(store.dependents("a").is_empty());
+    }
+}

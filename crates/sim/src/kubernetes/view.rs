@@ -1,0 +1,209 @@
+//! How a client wants to see objects: whole, their metadata alone, or as rows of a table. No I/O.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::column::{Cell, Column};
+use super::kind::Kind;
+use super::state::present;
+
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum View {
+    /// Objects as they are.
+    Whole,
+    /// `PartialObjectMetadata`.
+    Metadata,
+    /// A `Table` with a row for each.
+    Table,
+}
+
+impl View {
+    /// Reads an `Accept` header; the first form that we know wins.
+    pub fn parse(accept: &str) -> Self {
+        for form in accept.split(',') {
+            let parameter =
+                form.split(';').map(str::trim).find_map(|part| part.strip_prefix("as="));
+            match parameter {
+                Some("Table") => return Self::Table,
+                Some("PartialObjectMetadata" | "PartialObjectMetadataList") => {
+                    return Self::Metadata;
+                }
+                _ => {}
+            }
+        }
+        Self::Whole
+    }
+
+    /// One object.
+    pub fn one(
+        self,
+        kind: &Kind,
+        version: usize,
+        object: &Arc<Value>,
+        now: Timestamp,
+    ) -> Arc<Value> {
+        match self {
+            Self::Whole => present(kind, version, object),
+            Self::Metadata => Arc::new(metadata(object)),
+            Self::Table => {
+                let columns = &kind.versions[version].columns;
+                Arc::new(table(columns, std::slice::from_ref(object), &object["metadata"], now))
+            }
+        }
+    }
+
+    /// Many objects, with the metadata of their list.
+    pub fn many(
+        self,
+        kind: &Kind,
+        version: usize,
+        objects: &[Arc<Value>],
+        list: &Value,
+        now: Timestamp,
+    ) -> Value {
+        match self {
+            Self::Table => table(&kind.versions[version].columns, objects, list, now),
+            Self::Metadata => {
+                let items: Vec<Value> = objects.iter().map(|object| metadata(object)).collect();
+                json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
+                    "metadata": list, "items": items})
+            }
+            Self::Whole => {
+                let items: Vec<Value> = objects
+                    .iter()
+                    .map(|object| Value::clone(&present(kind, version, object)))
+                    .collect();
+                json!({"apiVersion": kind.api_version(version), "kind": kind.list_name,
+                    "metadata": list, "items": items})
+            }
+        }
+    }
+
+    /// An object that only tells how far a watch has come.
+    pub fn bookmark(self, kind: &Kind, version: usize, at: u64, initial_end: bool) -> Value {
+        let mut list = json!({"resourceVersion": at.to_string(), "creationTimestamp": null});
+        if initial_end {
+            list["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        match self {
+            Self::Table => json!({"apiVersion": "meta.k8s.io/v1", "kind": "Table",
+                "metadata": list, "columnDefinitions": null, "rows": []}),
+            Self::Metadata => json!({"apiVersion": "meta.k8s.io/v1",
+                "kind": "PartialObjectMetadata", "metadata": list}),
+            Self::Whole => json!({"apiVersion": kind.api_version(version), "kind": kind.name,
+                "metadata": list}),
+        }
+    }
+}
+
+fn metadata(object: &Value) -> Value {
+    json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata",
+        "metadata": object["metadata"]})
+}
+
+fn table(columns: &[Column], objects: &[Arc<Value>], list: &Value, now: Timestamp) -> Value {
+    let head: Vec<Value> = columns
+        .iter()
+        .map(|column| {
+            let format = if column.name == "Name" { "name" } else { "" };
+            json!({"name": column.name, "type": column.kind, "format": format,
+                "description": column.description, "priority": column.priority})
+        })
+        .collect();
+    let rows: Vec<Value> = objects
+        .iter()
+        .map(|object| {
+            let cells: Vec<Value> =
+                columns.iter().map(|column| cell(column, object, now)).collect();
+            json!({"cells": cells, "object": metadata(object)})
+        })
+        .collect();
+    let version = &list["resourceVersion"];
+    let mut metadata = json!({"resourceVersion": version});
+    for field in ["continue", "remainingItemCount"] {
+        if let Some(value) = list.get(field) {
+            metadata[field] = value.clone();
+        }
+    }
+    json!({"apiVersion": "meta.k8s.io/v1", "kind": "Table", "metadata": metadata,
+        "columnDefinitions": head, "rows": rows})
+}
+
+fn cell(column: &Column, object: &Value, now: Timestamp) -> Value {
+    match &column.cell {
+        Cell::Computed(compute) => compute(object),
+        Cell::Age(paths) => {
+            let found = paths.iter().find_map(|path| path.first(object)?.as_str());
+            match found.map(str::parse::<Timestamp>) {
+                Some(Ok(since)) => json!(age(now.duration_since(since).as_secs())),
+                Some(Err(_)) => json!("<invalid>"),
+                None => json!("<unknown>"),
+            }
+        }
+        Cell::Path(path) => match (path.first(object), column.kind.as_str()) {
+            (None | Some(Value::Null), _) => Value::Null,
+            (Some(value), "integer" | "number" | "boolean") => value.clone(),
+            (Some(Value::String(text)), _) => json!(text),
+            (Some(value), _) => json!(value.to_string()),
+        },
+    }
+}
+
+/// An age as kubectl shows it: two units while it is young, one later.
+pub(crate) fn age(seconds: i64) -> String {
+    let (minutes, hours) = (seconds / 60, seconds / 3_600);
+    let days = hours / 24;
+    let two = |big: i64, unit: &str, small: i64, below: &str| match small {
+        0 => format!("{big}{unit}"),
+        small => format!("{big}{unit}{small}{below}"),
+    };
+    match seconds {
+        ..-1 => "<invalid>".to_owned(),
+        -1..0 => "0s".to_owned(),
+        0..120 => format!("{seconds}s"),
+        120..600 => two(minutes, "m", seconds % 60, "s"),
+        600..10_800 => format!("{minutes}m"),
+        10_800..28_800 => two(hours, "h", minutes % 60, "m"),
+        28_800..172_800 => format!("{hours}h"),
+        172_800..691_200 => two(days, "d", hours % 24, "h"),
+        691_200..63_072_000 => format!("{days}d"),
+        63_072_000..252_288_000 => two(days / 365, "y", days % 365, "d"),
+        252_288_000.. => format!("{}y", days / 365),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_read_as_kubectl_writes_them() {
+        for (seconds, text) in [
+            (-5, "<invalid>"),
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (125, "2m5s"),
+            (700, "11m"),
+            (10_800, "3h"),
+            (11_100, "3h5m"),
+            (90_000, "25h"),
+            (180_000, "2d2h"),
+            (864_000, "10d"),
+        ] {
+            assert_eq!(age(seconds), text);
+        }
+    }
+
+    #[test]
+    fn the_accept_header_chooses_the_form() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
+        assert_eq!(View::parse(table), View::Table);
+        let metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+        assert_eq!(View::parse(metadata), View::Metadata);
+        assert_eq!(View::parse("application/json"), View::Whole);
+    }
+}

@@ -1,0 +1,188 @@
+//! Following changes: a stream of lines, one for each event, that replays history first.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::Stream;
+use http_body::Frame;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::refusal::Refusal;
+use super::server::Inner;
+use super::state::{Ask, State};
+use super::store::{Change, ChangeKind};
+use super::view::View;
+
+/// How often a watch that asked for bookmarks gets one.
+const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
+/// How long a watch without a time-out lives. The real server draws from half an hour to an hour.
+const LONGEST_WATCH: Duration = Duration::from_mins(30);
+
+/// One client's watch.
+struct Watch {
+    server: Arc<Inner>,
+    ask: Ask,
+    view: View,
+    /// Everything up to this version was told.
+    told: u64,
+    news: watch::Receiver<u64>,
+    first: Option<Bytes>,
+    ends: Instant,
+    bookmark: Option<Instant>,
+    over: bool,
+}
+
+/// The events that are asked for, as they happen. Ends at the time-out, or with an error event when
+/// the history no longer reaches back far enough.
+pub(crate) fn stream(
+    server: &Arc<Inner>,
+    ask: Ask,
+    view: View,
+) -> Result<impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + use<>, Refusal> {
+    let mut watch = {
+        let mut state = server.state();
+        state.check_not_future(ask.options.resource_version)?;
+        let now = Instant::now();
+        let initial = ask.options.resource_version.is_none() || ask.options.events.initial;
+        let told = match ask.options.resource_version {
+            Some(version) if !initial => version,
+            _ => state.store.version(),
+        };
+        let first = initial.then(|| initial_events(&state, &ask, view));
+        Watch {
+            news: state.store.subscribe(&ask.kind().store),
+            told,
+            first: first.filter(|lines| !lines.is_empty()),
+            ends: now + ask.options.timeout.unwrap_or(LONGEST_WATCH),
+            bookmark: ask.options.events.bookmarks.then_some(now + BOOKMARK_INTERVAL),
+            over: false,
+            server: server.clone(),
+            ask,
+            view,
+        }
+    };
+    watch.news.mark_changed();
+    Ok(futures::stream::unfold(watch, |mut watch| async {
+        let lines = watch.next().await?;
+        Some((Ok(Frame::data(lines)), watch))
+    }))
+}
+
+impl Watch {
+    /// The next lines; `None` when the watch is over.
+    async fn next(&mut self) -> Option<Bytes> {
+        if let Some(first) = self.first.take() {
+            return Some(first);
+        }
+        while !self.over {
+            self.news.borrow_and_update();
+            if let Some(lines) = self.fresh() {
+                return Some(lines);
+            }
+            let wake = self.bookmark.map_or(self.ends, |bookmark| bookmark.min(self.ends));
+            tokio::select! {
+                biased;
+                changed = self.news.changed() => if changed.is_err() { return None },
+                () = tokio::time::sleep_until(wake) => {
+                    self.over = wake == self.ends;
+                    if self.bookmark.is_some() {
+                        self.bookmark = Some(wake + BOOKMARK_INTERVAL);
+                        return Some(self.tell_bookmark());
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The lines of all changes since the last call that concern this watch.
+    fn fresh(&mut self) -> Option<Bytes> {
+        let server = self.server.clone();
+        let state = server.state();
+        let collection = state.store.collection(&self.ask.kind().store)?;
+        let mut lines = Vec::new();
+        if collection.forgotten > self.told {
+            self.over = true;
+            let refusal = Refusal::expired(self.told, collection.forgotten);
+            line(&mut lines, "ERROR", &refusal.body());
+            return Some(lines.into());
+        }
+        for change in collection.changes_after(self.told) {
+            if let Some((event, object)) = self.concerns(change) {
+                let now = server.clock.now();
+                line(
+                    &mut lines,
+                    event,
+                    &self.view.one(self.ask.kind(), self.ask.target.version, object, now),
+                );
+            }
+        }
+        // No write can happen meanwhile: all that is not of this collection is told as well.
+        self.told = state.store.version();
+        if lines.is_empty() { None } else { Some(lines.into()) }
+    }
+
+    /// A bookmark, unless something happened since the last look: then that.
+    fn tell_bookmark(&mut self) -> Bytes {
+        if let Some(lines) = self.fresh() {
+            return lines;
+        }
+        let mut lines = Vec::new();
+        let version = self.ask.target.version;
+        line(
+            &mut lines,
+            "BOOKMARK",
+            &self.view.bookmark(self.ask.kind(), version, self.told, false),
+        );
+        lines.into()
+    }
+
+    /// What a change is to this watch: an object that leaves the selection is deleted to it.
+    fn concerns<'a>(&self, change: &'a Change) -> Option<(&'static str, &'a Arc<Value>)> {
+        let selected = |object: &Arc<Value>| selects(&self.ask, object);
+        let after = change.kind != ChangeKind::Deleted && selected(&change.object);
+        let before = change.previous.as_ref().is_some_and(selected);
+        match (before, after) {
+            (false, true) => Some(("ADDED", &change.object)),
+            (true, true) => Some(("MODIFIED", &change.object)),
+            (true, false) => Some(("DELETED", &change.object)),
+            (false, false) => None,
+        }
+    }
+}
+
+fn selects(ask: &Ask, object: &Value) -> bool {
+    let metadata = &object["metadata"];
+    let target = &ask.target;
+    target.namespace.as_ref().is_none_or(|wanted| metadata["namespace"] == wanted.as_str())
+        && target.name.as_ref().is_none_or(|wanted| metadata["name"] == wanted.as_str())
+        && ask.options.selector.matches(object)
+}
+
+/// An `ADDED` for everything that is there, and the mark of their end where it is asked for.
+fn initial_events(state: &State, ask: &Ask, view: View) -> Bytes {
+    let mut lines = Vec::new();
+    let (kind, version) = (ask.kind(), ask.target.version);
+    for (_, object) in state.store.objects(&kind.store, ask.target.namespace.as_deref()) {
+        if selects(ask, object) {
+            line(&mut lines, "ADDED", &view.one(kind, version, object, ask.now));
+        }
+    }
+    if ask.options.events.initial {
+        let end = view.bookmark(kind, version, state.store.version(), true);
+        line(&mut lines, "BOOKMARK", &end);
+    }
+    lines.into()
+}
+
+fn line(lines: &mut Vec<u8>, event: &str, object: &Value) {
+    lines.extend_from_slice(br#"{"type":""#);
+    lines.extend_from_slice(event.as_bytes());
+    lines.extend_from_slice(br#"","object":"#);
+    serde_json::to_writer(&mut *lines, object).expect("memory takes all writes");
+    lines.extend_from_slice(b"}\n");
+}
