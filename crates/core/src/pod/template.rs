@@ -205,7 +205,7 @@ mod tests {
         Template::read(&id, &serde_json::from_value(spec).unwrap())
     }
 
-    fn with_env(env: Value) -> Result<Template, Refusal> {
+    fn with_env(env: &Value) -> Result<Template, Refusal> {
         read(json!({
             "nodeName": "mac-1",
             "containers": [{"name": "runner", "image": "img", "env": env}],
@@ -278,7 +278,7 @@ mod tests {
     fn references_to_the_pod_are_resolved_and_those_to_others_are_kept() {
         let field =
             |path: &str| json!({"name": path, "valueFrom": {"fieldRef": {"fieldPath": path}}});
-        let template = with_env(json!([
+        let template = with_env(&json!([
             {"name": "plain", "value": "x"},
             {"name": "empty"},
             field("metadata.name"),

@@ -7,8 +7,8 @@ use super::*;
 const LIMITS: Limits = Limits {
     lease: Duration::from_secs(10),
     heartbeat: Duration::from_secs(30),
-    reregister: Duration::from_secs(60),
-    tart_patience: Duration::from_secs(60),
+    reregister: Duration::from_mins(1),
+    tart_patience: Duration::from_mins(1),
 };
 
 fn now() -> Timestamp {

@@ -9,10 +9,10 @@ use super::*;
 const UID: &str = "5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e";
 const LIMITS: Limits = Limits {
     slots: 2,
-    boot_deadline: Duration::from_secs(900),
+    boot_deadline: Duration::from_mins(15),
     poll: Duration::from_secs(10),
     retry_first: Duration::from_secs(10),
-    retry_longest: Duration::from_secs(300),
+    retry_longest: Duration::from_mins(5),
 };
 
 fn now() -> Timestamp {
@@ -350,7 +350,7 @@ fn a_third_pod_waits_and_says_for_whom() {
 fn deletion_is_looked_at_first_in_every_state() {
     // K8, LH10, S29: by name, whatever the status says.
     let states = [VmState::Partial, VmState::Created, VmState::Running, exited(0, "")];
-    let scenes = [fresh(), taken(), booting(), running(), running().vm(exited(1, "")).told()];
+    let scenes = vec![fresh(), taken(), booting(), running(), running().vm(exited(1, "")).told()];
     for scene in scenes {
         for state in &states {
             let decision = scene.clone().deleted().vm(state.clone()).decide();
@@ -530,7 +530,7 @@ fn every_state_has_an_answer_a_timer_and_a_status_that_agrees_with_itself() {
         Some(exited(9, "x")),
         Some(VmState::Ended { exit: Exit::Unknown, at: None }),
     ];
-    let scenes = [
+    let scenes = vec![
         fresh(),
         taken(),
         taken().told(),
