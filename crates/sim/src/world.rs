@@ -41,6 +41,8 @@ pub const NAMESPACE: &str = "default";
 pub const FLEET: &str = "macs";
 /// Name of the runner pool.
 pub const POOL: &str = "runners";
+/// The macOS that the pool was ordered with.
+const OS: &str = "macos-tahoe-26.0";
 /// Prefix of hosts that are free.
 pub const POOL_PREFIX: &str = "tuist-pool-";
 
@@ -81,7 +83,9 @@ impl World {
         let fleet_key = settings.fleet_key();
         let mut machines = BTreeMap::new();
         for number in 1..=settings.hosts {
-            let id = scaleway.order_host(&HostSpec::named(format!("{POOL_PREFIX}{number:02}")));
+            let name = format!("{POOL_PREFIX}{number:02}");
+            let id =
+                scaleway.order_host(&HostSpec { os: Some(OS.into()), ..HostSpec::named(name) });
             let host = settings.mac(&scaleway, &id);
             host.mac.authorize(vec![fleet_key.public.clone()]);
             if let Some(view) = scaleway.host(&id) {

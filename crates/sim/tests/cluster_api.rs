@@ -131,9 +131,7 @@ impl Fleet {
             let deployment = self.deployment().await;
             let status = &deployment.data["status"];
             let is = |field: &str| status[field] == count;
-            (is("replicas")
-                && is("availableReplicas")
-                && self.machines().await.len() == count)
+            (is("replicas") && is("availableReplicas") && self.machines().await.len() == count)
                 .then_some(())
         })
         .await;
@@ -433,7 +431,8 @@ async fn infrastructure_whose_machine_was_never_made_is_taken_away() {
     let fleet = Fleet::with_provider(1).await;
     fleet.settles(1).await;
     let set = fleet.kind("MachineSet").list(&ListParams::default()).await.unwrap().items.remove(0);
-    let mut stray = ScalewayAppleSiliconMachine::new("stray", ScalewayAppleSiliconMachineSpec::default());
+    let mut stray =
+        ScalewayAppleSiliconMachine::new("stray", ScalewayAppleSiliconMachineSpec::default());
     stray.metadata.owner_references = Some(vec![
         serde_json::from_value(json!({
             "apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineSet",

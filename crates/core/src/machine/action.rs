@@ -39,7 +39,12 @@ pub enum Action {
         to: String,
     },
     /// Ask for the host to be wiped. Asking twice is harmless.
-    RequestWipe(ServerId),
+    RequestWipe {
+        /// The host.
+        server: ServerId,
+        /// The image that it gets; Scaleway's default for its type if `None`.
+        image: Option<String>,
+    },
     /// Store the password that this turn's read of the host carried.
     StoreCredentials(ServerId),
     /// Forget the password and the host key of a host that is being wiped.
@@ -99,7 +104,7 @@ impl Action {
             Self::NoteMarked(_) | Self::NoteWiped(_) => "note in the host's Lease",
             Self::ClearLease(_) => "give up the host's Lease",
             Self::Rename { .. } => "rename the host",
-            Self::RequestWipe(_) => "request the wipe",
+            Self::RequestWipe { .. } => "request the wipe",
             Self::StoreCredentials(_) => "store the host's password",
             Self::DeleteCredentials => "delete the host's password",
             Self::CreateIdentity(_) => "create the Node's identity",

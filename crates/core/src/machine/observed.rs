@@ -15,6 +15,8 @@ pub struct Observed {
     pub cluster: ClusterId,
     /// The host that the object has, or the hosts that it may take.
     pub bound: Bound,
+    /// What the host can be wiped to; read only when it is about to be.
+    pub images: Images,
     /// What the host is to be bootstrapped with.
     pub credentials: Credentials,
     /// Which parts of the Node's identity are there.
@@ -205,6 +207,32 @@ pub enum HostState {
     Changing(String),
     /// Broken, locked or unheard of: only a person helps.
     Stuck(String),
+}
+
+/// The images that Scaleway offers for the host's type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Images {
+    /// Nobody looked.
+    NotRead,
+    /// These.
+    Listed(Vec<Image>),
+    /// The list could not be had.
+    Failed(String),
+}
+
+/// One image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// Scaleway's id of it.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Its family.
+    pub family: String,
+    /// Its version.
+    pub version: String,
+    /// Not released yet.
+    pub beta: bool,
 }
 
 /// What a bootstrap needs besides the host.

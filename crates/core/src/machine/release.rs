@@ -9,7 +9,8 @@ use super::action::{Action, Identity};
 use super::claim::rename;
 use super::decide::{Decision, Limits, act, held_up, wait};
 use super::observed::{
-    Bound, Candidates, Guest, Host, HostRead, HostState, Job, Lease, LeaseHolder, Observed, Release,
+    Bound, Candidates, Guest, Host, HostRead, HostState, Images, Job, Lease, LeaseHolder, Observed,
+    Release,
 };
 use super::reason::Reason;
 
@@ -118,10 +119,33 @@ fn wipe(seen: &Observed, host: &Host, lease: &Lease, limits: &Limits) -> Decisio
     }
     match &host.state {
         HostState::Reinstalling => act(Action::NoteWiped(host.id.clone()), Reason::Wiping),
-        HostState::Ready => act(Action::RequestWipe(host.id.clone()), Reason::Wiping),
+        HostState::Ready => request(seen, host, limits),
         HostState::Changing(state) => wait(Reason::HostChanging(state.clone()), limits.look),
         HostState::Stuck(state) => wait(Reason::CannotWipe(state.clone()), limits.look),
     }
+}
+
+/// P32, S14: a released host must fit the fleet that released it, so it is wiped to an image that its
+/// pin accepts; if there is none any more, to the type's default rather than not at all.
+fn request(seen: &Observed, host: &Host, limits: &Limits) -> Decision {
+    let images = match &seen.images {
+        Images::Listed(images) => images,
+        Images::NotRead => {
+            return wait(Reason::CannotRead("the images to wipe to".into()), limits.look);
+        }
+        Images::Failed(why) => {
+            return wait(Reason::CannotRead(format!("the images to wipe to: {why}")), limits.look);
+        }
+    };
+    let fitting = images.iter().filter(|image| seen.object.os.accepts(&image.name, &image.family));
+    let newest = fitting.max_by_key(|image| (!image.beta, release_order(&image.version)));
+    let image = newest.map(|image| image.id.clone());
+    act(Action::RequestWipe { server: host.id.clone(), image }, Reason::Wiping)
+}
+
+/// `26.10` comes after `26.9`.
+fn release_order(version: &str) -> Vec<u64> {
+    version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }
 
 /// The host is returned, gone or not ours: remove what else there is, then the finalizer.

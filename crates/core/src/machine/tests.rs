@@ -81,6 +81,7 @@ fn fresh() -> Observed {
         },
         cluster: "0badcafe".parse().unwrap(),
         bound: Bound::Unbound(Candidates::Listed(vec![])),
+        images: Images::Listed(vec![]),
         credentials: Credentials::default(),
         identity: vec![],
         node: None,
@@ -431,7 +432,12 @@ fn wipe_rows() -> Vec<Row> {
     let wiped = Lease { wiped_at: Some(now()), ..ours() };
     let in_pool = NameClass::pool("pool-", &server());
     vec![
-        ("marked", released(ours()), Some(Action::RequestWipe(server())), Reason::Wiping),
+        (
+            "marked",
+            released(ours()),
+            Some(Action::RequestWipe { server: server(), image: None }),
+            Reason::Wiping,
+        ),
         (
             "wipe seen",
             with_host(released(ours()), |h| h.state = HostState::Reinstalling),
@@ -659,7 +665,7 @@ fn no_name_but_ours_is_ever_renamed_wiped_or_adopted() {
             for seen in [bound(name, lease.clone()), deleting(bound(name, lease.clone()))] {
                 let action = effect(&seen).action;
                 assert!(
-                    !matches!(action, Some(Action::Rename { .. } | Action::RequestWipe(_))),
+                    !matches!(action, Some(Action::Rename { .. } | Action::RequestWipe { .. })),
                     "{name}: {action:?}"
                 );
             }
@@ -707,4 +713,38 @@ fn pods_of_a_wiped_mac_are_forced_and_freed_before_its_node_goes() {
     assert_eq!(effect(&with_guest(left.clone())).action, Some(delete_action(&left, true)));
     let forced = Guest { deleting: true, forced: true, ..left };
     assert!(matches!(effect(&with_guest(forced)).action, Some(Action::FreeGuest { .. })));
+}
+
+#[test]
+fn a_host_is_wiped_to_the_newest_image_that_its_pin_accepts() {
+    // P32, S14: a released host must fit the fleet that released it.
+    let image = |id: &str, family: &str, version: &str, beta| Image {
+        id: id.into(),
+        name: format!("macos-{}-{version}", family.to_lowercase()),
+        family: family.into(),
+        version: version.into(),
+        beta,
+    };
+    let releasing = NameClass::releasing(&fresh().marker());
+    let wiped_to = |images: Vec<Image>| {
+        let seen = with(deleting(bound(&releasing, ours())), |seen| {
+            seen.images = Images::Listed(images);
+        });
+        match effect(&seen).action {
+            Some(Action::RequestWipe { image, .. }) => image,
+            other => panic!("not wiped: {other:?}"),
+        }
+    };
+    let catalogue = vec![
+        image("old", "Tahoe", "26.9", false),
+        image("new", "Tahoe", "26.10", false),
+        image("beta", "Tahoe", "27.0", true),
+        image("other", "Sequoia", "99.0", false),
+    ];
+    assert_eq!(wiped_to(catalogue.clone()).as_deref(), Some("new"));
+    assert_eq!(wiped_to(vec![catalogue[3].clone()]), None, "the pin's images are withdrawn");
+    let unread = with(deleting(bound(&releasing, ours())), |seen| {
+        seen.images = Images::Failed("503".into());
+    });
+    assert_eq!(effect(&unread).action, None);
 }

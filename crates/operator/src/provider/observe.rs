@@ -10,10 +10,10 @@ use applecart_api::keys::{annotation, finalizer, label, lease as key, owned};
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_api::name_class::{Marker, NameClass};
 use applecart_core::machine::{
-    Bound, Candidate, Candidates, Credentials, Guest, Host, HostRead, HostState, Identity, Job,
-    Lease, Node, Object, Observed, Pause, Trouble,
+    Bound, Candidate, Candidates, Credentials, Guest, Host, HostRead, HostState, Identity, Image,
+    Images, Job, Lease, Node, Object, Observed, Pause, Release, Trouble,
 };
-use applecart_scaleway::{ErrorKind, Server, ServerStatus};
+use applecart_scaleway::{ErrorKind, Os, Server, ServerStatus};
 use k8s_openapi::api::coordination::v1::Lease as StoredLease;
 use k8s_openapi::api::core::v1::{Node as StoredNode, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
@@ -56,6 +56,7 @@ pub async fn observe(
             object: observed,
             cluster: context.cluster.clone(),
             bound: Bound::NotRead,
+            images: Images::NotRead,
             credentials: Credentials::default(),
             identity: vec![],
             node: None,
@@ -365,12 +366,34 @@ async fn surroundings(context: &Context, turn: &mut Turn) -> Result<(), ReadErro
     turn.seen.node = node(context, &name).await?;
     if deleting {
         turn.seen.guests = guests(context, &name).await?;
+        turn.seen.images = images(context, turn).await;
     }
     let settled = is_true(&turn.seen.object.status.conditions, "Bootstrapped");
     if deleting || (!settled && turn.seen.job == Job::None) {
         secrets(context, turn).await?;
     }
     Ok(())
+}
+
+/// What the host can be wiped to, if that is what comes next.
+async fn images(context: &Context, turn: &Turn) -> Images {
+    let Bound::To { host: HostRead::Seen(host), .. } = &turn.seen.bound else {
+        return Images::NotRead;
+    };
+    if turn.seen.release_of(host) != Release::Marked || host.state != HostState::Ready {
+        return Images::NotRead;
+    }
+    let image = |os: &Os| Image {
+        id: os.id.to_string(),
+        name: os.name.clone(),
+        family: os.family.clone(),
+        version: os.version.clone(),
+        beta: os.is_beta,
+    };
+    match context.scaleway.list_os(&turn.zone, Some(&host.server_type)).await {
+        Ok(list) => Images::Listed(list.iter().map(image).collect()),
+        Err(error) => Images::Failed(chain(&error)),
+    }
 }
 
 async fn node(context: &Context, name: &str) -> Result<Option<Node>, ReadError> {

@@ -6,7 +6,7 @@ use applecart_api::keys::{finalizer, lease as key, owned};
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::Outcome;
 use applecart_core::machine::{Action, Identity};
-use applecart_scaleway::ErrorKind;
+use applecart_scaleway::{ErrorKind, OsId};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
@@ -50,8 +50,8 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         Action::Rename { server, to, .. } => {
             scaleway(context.scaleway.rename(&turn.zone, server, to).await)
         }
-        Action::RequestWipe(server) => {
-            scaleway(context.scaleway.reinstall(&turn.zone, server, None).await)
+        Action::RequestWipe { server, image } => {
+            request_wipe(context, turn, server, image.as_deref()).await
         }
         Action::StoreCredentials(_) => store_credentials(context, turn).await,
         Action::DeleteCredentials => {
@@ -201,6 +201,18 @@ fn scaleway<T>(result: Result<T, applecart_scaleway::Error>) -> Outcome {
             ErrorKind::NotFound => Outcome::Refused,
             _ => Outcome::Failed(chain(&error)),
         },
+    }
+}
+
+async fn request_wipe(
+    context: &Context,
+    turn: &Turn,
+    server: &ServerId,
+    image: Option<&str>,
+) -> Outcome {
+    match image.map(str::parse::<OsId>).transpose() {
+        Ok(image) => scaleway(context.scaleway.reinstall(&turn.zone, server, image.as_ref()).await),
+        Err(error) => Outcome::Failed(error.to_string()),
     }
 }
 

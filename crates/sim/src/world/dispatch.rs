@@ -69,6 +69,7 @@ async fn end(world: &World, runners: &[Pod], job: &Job) {
     let pod = runners.iter().find(|pod| pod.uid().as_ref() == Some(&job.pod.uid));
     let Some(node) = pod.and_then(|pod| pod.spec.as_ref()?.node_name.clone()) else { return };
     if let Some(host) = world.host_of_node(&node).await {
-        host.tart.finish(&VmName::of(&job.pod), 0);
+        // A guest that is gone already has nothing to end.
+        let _ended = host.tart.finish(&VmName::of(&job.pod), 0);
     }
 }

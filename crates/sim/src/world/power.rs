@@ -40,7 +40,9 @@ fn follow(world: &World, host: &Host, view: &HostView, past: &mut Past) {
     let cycled = view.power_cycles != past.power_cycles;
     if (down || cycled) && !past.off {
         host.mac.power_off();
-        host.tart.power_off();
+        for vm in host.tart.running() {
+            let _killed = host.tart.kill(&vm);
+        }
         past.off = true;
     }
     if past.off && !down {

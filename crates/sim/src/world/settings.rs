@@ -83,7 +83,9 @@ impl WorldSettings {
         if let Some(faults) = &self.faults {
             mac.set_gate(faults.clone());
         }
-        Host { mac, tart: SimTart::new(tart::Durations::default().scaled(self.speed)) }
+        let tart = SimTart::new(self.clock.clone());
+        tart.set_durations(tart::Durations::default().scaled(self.speed));
+        Host { mac, tart }
     }
 
     pub(super) fn mac_latency(&self) -> Duration {
