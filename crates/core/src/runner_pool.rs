@@ -2,8 +2,9 @@
 //!
 //! # Guarantees
 //! - A busy runner is never deleted; every delete carries the UID and version that were read (S37).
-//! - A runner is a Pod and a `ServiceAccount` of one name. An account without a Pod is used before
-//!   another one is made (LH9), and goes when nothing needs it.
+//! - A runner is a Pod and a `ServiceAccount` of one name, and no name is used twice. An account
+//!   whose Pod could not be made is tried again before another one is made (LH9); one that a Pod
+//!   left behind goes.
 //! - At rest nothing is written: the status says only what can change (LH25).
 
 mod action;
@@ -14,6 +15,6 @@ mod status;
 
 pub use action::Action;
 pub use decide::{Decision, Limits, Reason, decide};
-pub use observed::{Observed, Pool, Runner, RunnerState, Trouble};
+pub use observed::{Account, Observed, Pool, Runner, RunnerState, Trouble};
 pub use shape::{account, pod, suffix};
 pub use status::status;

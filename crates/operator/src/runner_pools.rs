@@ -3,8 +3,9 @@
 //! Runners are listed from the API server each turn, never taken from a cache: a Pod that was just
 //! created counts at once (R12).
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use applecart_api::clock::Clock;
@@ -12,7 +13,8 @@ use applecart_api::keys::{finalizer, label};
 use applecart_api::runner_pool::{RunnerPool, RunnerPoolStatus};
 use applecart_core::Outcome;
 use applecart_core::runner_pool::{
-    Action, Decision, Limits, Observed, Pool, Runner, RunnerState, Trouble, account, decide, pod,
+    Account, Action, Decision, Limits, Observed, Pool, Runner, RunnerState, Trouble, account,
+    decide, pod,
 };
 use futures::{StreamExt, future};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
@@ -51,6 +53,15 @@ struct Context {
     events: Events,
     troubles: Troubles,
     named: AtomicU64,
+    /// Runners whose account was made here and whose Pod was not yet; lost in a crash, and then their
+    /// accounts go.
+    begun: Mutex<BTreeSet<String>>,
+}
+
+impl Context {
+    fn begun(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What a turn read.
@@ -72,6 +83,7 @@ impl RunnerPools {
             troubles: Troubles::new(self.limits.look),
             limits: self.limits,
             named: AtomicU64::new(0),
+            begun: Mutex::default(),
         });
         let runners = watcher::Config::default().labels(label::RUNNER_POOL);
         Controller::new(Api::<RunnerPool>::all(client.clone()), watcher::Config::default())
@@ -152,6 +164,9 @@ async fn observe(context: &Context, pool: &RunnerPool) -> Result<Option<Turn>, R
     runners.sort_by(|a, b| a.name.cmp(&b.name));
     let mut accounts: Vec<String> = accounts.items.iter().map(ResourceExt::name_any).collect();
     accounts.sort();
+    let begun = context.begun();
+    let account = |name: String| Account { begun: begun.contains(&name), name };
+    let accounts = accounts.into_iter().map(account).collect();
     let uid = pool.uid().unwrap_or_default();
     let trouble = context.troubles.of(&uid);
     let seen = Observed {
@@ -210,12 +225,17 @@ async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome {
         Action::WriteStatus(status) => write_status(context, turn, status).await,
         Action::CreateAccount(name) => {
             let account = account(name, &pool.name, &owner(&turn.pool));
+            context.begun().insert(name.clone());
             calls::create(accounts.create(&create, &account)).await
         }
         Action::CreatePod(name) => {
             let owner = owner(&turn.pool);
             let pod = pod(name, &pool.name, &pool.spec, &context.dispatch_url, &owner);
-            calls::create(pods.create(&create, &pod)).await
+            let outcome = calls::create(pods.create(&create, &pod)).await;
+            if outcome == Outcome::Done {
+                context.begun().remove(name);
+            }
+            outcome
         }
         Action::DeletePod { name, uid, version } => {
             let preconditions =
@@ -224,6 +244,7 @@ async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome {
             calls::delete(pods.delete(name, &how)).await
         }
         Action::DeleteAccount(name) => {
+            context.begun().remove(name);
             calls::delete(accounts.delete(name, &DeleteParams::default())).await
         }
     }

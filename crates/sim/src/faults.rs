@@ -79,7 +79,7 @@ impl Faults {
     }
 
     /// Numbers an effect, and says what shall go wrong with it.
-    fn pass(&self, what: String) -> Option<Fault> {
+    fn pass(&self, what: &str) -> Option<Fault> {
         let mut trace = self.trace();
         let number = trace.len();
         let fault = self.plan.filter(|(planned, _)| *planned == number).map(|(_, fault)| fault);
@@ -100,7 +100,7 @@ impl kubernetes::Gate for Faults {
         let ours = call.who.user.ends_with(PROVIDER);
         // Events are news, not state: losing one is no fault worth a run.
         let verdict = if ours && call.verb.mutates() && call.resource != "events" {
-            match self.pass(format!("kubernetes: {call}")) {
+            match self.pass(&format!("kubernetes: {call}")) {
                 None => kubernetes::Verdict::Pass,
                 Some(Fault::CrashBefore) => kubernetes::Verdict::HangBefore,
                 Some(Fault::CrashAfter | Fault::LostAnswer) => kubernetes::Verdict::HangAfter,
@@ -123,7 +123,7 @@ impl scaleway::Gate for Faults {
             return scaleway::Verdict::Pass;
         }
         let server = call.server.as_ref().map(ToString::to_string).unwrap_or_default();
-        match self.pass(format!("scaleway: {} {server}", call.operation.label())) {
+        match self.pass(&format!("scaleway: {} {server}", call.operation.label())) {
             None => scaleway::Verdict::Pass,
             Some(Fault::CrashBefore) => scaleway::Verdict::HangBefore,
             Some(Fault::CrashAfter) => scaleway::Verdict::HangAfter,
@@ -138,7 +138,7 @@ impl mac::Gate for Faults {
         if !effect.mutates {
             return mac::Verdict::Pass;
         }
-        match self.pass(format!("mac: {}", effect.what)) {
+        match self.pass(&format!("mac: {}", effect.what)) {
             None => mac::Verdict::Pass,
             Some(Fault::CrashBefore) => mac::Verdict::HangBefore,
             Some(Fault::CrashAfter | Fault::LostAnswer) => mac::Verdict::HangAfter,

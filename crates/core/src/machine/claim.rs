@@ -124,7 +124,7 @@ fn settle(
     if waited < limits.claim_settle {
         return wait(Reason::Settling, limits.claim_settle.saturating_sub(waited));
     }
-    rename(host, seen.object.name.clone(), Reason::Adopting)
+    rename(host, seen.object.name.clone(), Reason::Settling)
 }
 
 pub(super) fn rename(host: &Host, to: String, reason: Reason) -> Decision {

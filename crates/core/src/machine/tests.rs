@@ -276,7 +276,7 @@ fn claim_rows() -> Vec<Row> {
         ),
         ("marked", bound(&claiming, ours()), Some(Action::NoteMarked(server())), Reason::Settling),
         ("settling", bound(&claiming, marked(14)), None, Reason::Settling),
-        ("settled", bound(&claiming, marked(15)), Some(rename(&claiming, NAME)), Reason::Adopting),
+        ("settled", bound(&claiming, marked(15)), Some(rename(&claiming, NAME)), Reason::Settling),
         ("taken over by name", bound(NAME, Lease::free()), take(None), Reason::Adopting),
         ("held by another", bound(NAME, other), None, Reason::HeldByOther("b".into())),
         ("renamed by hand", bound("mine", ours()), None, Reason::NotOurs("mine".into())),

@@ -97,9 +97,11 @@ impl fmt::Display for Reason {
             Self::Trouble(message) => write!(f, "could not {message}"),
             Self::Growing => write!(f, "creating runners"),
             Self::Shrinking => write!(f, "deleting idle runners"),
+            Self::WaitingForJobs(1) => write!(f, "waiting for 1 running job to end"),
             Self::WaitingForJobs(busy) => write!(f, "waiting for {busy} running jobs to end"),
             Self::Reaping => write!(f, "replacing a runner that ended"),
-            Self::Rolling(stale) => write!(f, "{stale} runners still have the old image"),
+            Self::Rolling(stale) => write!(f, "old image still on {stale} of its runners"),
+            Self::Starting(1) => write!(f, "1 runner is starting"),
             Self::Starting(starting) => write!(f, "{starting} runners are starting"),
             Self::Warm => write!(f, "as asked for"),
             Self::Draining => write!(f, "deleted: idle runners go"),
@@ -137,11 +139,14 @@ fn keep(seen: &Observed, limits: &Limits) -> Decision {
         return decision;
     }
     let alive: Vec<&Runner> = seen.runners.iter().filter(|runner| runner.is_alive()).collect();
+    if let Some(account) = spare_account(seen, false) {
+        return act(Action::DeleteAccount(account), Reason::Reaping);
+    }
     if alive.len() < pool.replicas() {
         return grow(seen);
     }
-    if let Some(account) = spare_account(seen) {
-        return act(Action::DeleteAccount(account), Reason::Reaping);
+    if let Some(account) = spare_account(seen, true) {
+        return act(Action::DeleteAccount(account), Reason::Shrinking);
     }
     if alive.len() > pool.replicas() {
         return shrink(&alive, limits);
@@ -157,16 +162,17 @@ fn reap(seen: &Observed) -> Option<Decision> {
 }
 
 fn grow(seen: &Observed) -> Decision {
-    match spare_account(seen) {
+    match spare_account(seen, true) {
         Some(account) => act(Action::CreatePod(account), Reason::Growing),
         None => act(Action::CreateAccount(seen.fresh_name.clone()), Reason::Growing),
     }
 }
 
 /// An account that no Pod of the pool uses, not even a leaving one.
-fn spare_account(seen: &Observed) -> Option<String> {
+fn spare_account(seen: &Observed, begun: bool) -> Option<String> {
     let used = |name: &str| seen.runners.iter().any(|runner| runner.name == name);
-    seen.accounts.iter().find(|account| !used(account)).cloned()
+    let spare = seen.accounts.iter().find(|a| a.begun == begun && !used(&a.name));
+    spare.map(|account| account.name.clone())
 }
 
 /// Runners that never ran go before idle ones; busy ones never.
@@ -203,7 +209,7 @@ fn drain(seen: &Observed, limits: &Limits) -> Decision {
     if let Some(runner) = seen.runners.iter().find(going) {
         return act(delete(runner), Reason::Draining);
     }
-    if let Some(account) = spare_account(seen) {
+    if let Some(account) = spare_account(seen, false).or_else(|| spare_account(seen, true)) {
         return act(Action::DeleteAccount(account), Reason::Draining);
     }
     if seen.runners.is_empty() {
@@ -246,7 +252,7 @@ fn wait(reason: Reason, wake: Duration) -> Decision {
 mod tests {
     use applecart_api::runner_pool::{RunnerPoolSpec, RunnerPoolStatus};
 
-    use super::super::observed::{Pool, Trouble};
+    use super::super::observed::{Account, Pool, Trouble};
     use super::*;
 
     fn now() -> Timestamp {
@@ -259,7 +265,7 @@ mod tests {
             replicas: Some(replicas),
             ..RunnerPoolSpec::default()
         };
-        let accounts = runners.iter().map(|runner| runner.name.clone()).collect();
+        let accounts = runners.iter().map(|runner| account(&runner.name, false)).collect();
         Observed {
             pool: Pool {
                 name: "pool".into(),
@@ -274,6 +280,10 @@ mod tests {
             fresh_name: "pool-runner-00000001".into(),
             trouble: None,
         }
+    }
+
+    fn account(name: &str, begun: bool) -> Account {
+        Account { name: name.into(), begun }
     }
 
     fn runner(name: &str, state: RunnerState) -> Runner {
@@ -336,13 +346,25 @@ mod tests {
             ),
             (
                 "a Pod create failed: its account is used again (LH9)",
-                with(pool(1, vec![]), |s| s.accounts = vec!["left".into()]),
-                Some(Action::CreatePod("left".into())),
+                with(pool(1, vec![]), |s| s.accounts = vec![account("begun", true)]),
+                Some(Action::CreatePod("begun".into())),
                 Reason::Growing,
             ),
             (
+                "a runner left its account behind: its name is not used again",
+                with(pool(1, vec![]), |s| s.accounts = vec![account("left", false)]),
+                Some(Action::DeleteAccount("left".into())),
+                Reason::Reaping,
+            ),
+            (
+                "begun, and not wanted any more",
+                with(pool(0, vec![]), |s| s.accounts = vec![account("begun", true)]),
+                Some(Action::DeleteAccount("begun".into())),
+                Reason::Shrinking,
+            ),
+            (
                 "an account is left over",
-                with(pool(1, vec![a.clone()]), |s| s.accounts.push("left".into())),
+                with(pool(1, vec![a.clone()]), |s| s.accounts.push(account("left", false))),
                 Some(Action::DeleteAccount("left".into())),
                 Reason::Reaping,
             ),
@@ -399,7 +421,7 @@ mod tests {
             ("leaving", draining(vec![leaving]), None, Reason::Draining),
             (
                 "account left",
-                with(draining(vec![]), |s| s.accounts = vec!["left".into()]),
+                with(draining(vec![]), |s| s.accounts = vec![account("left", false)]),
                 Some(Action::DeleteAccount("left".into())),
                 Reason::Draining,
             ),

@@ -10,8 +10,8 @@ pub struct Observed {
     pub pool: Pool,
     /// Its runners, listed this turn from the API server, not from a cache (R12), by name.
     pub runners: Vec<Runner>,
-    /// Names of its `ServiceAccounts`, sorted.
-    pub accounts: Vec<String>,
+    /// Its `ServiceAccounts`, by name.
+    pub accounts: Vec<Account>,
     /// A name that no runner had before.
     pub fresh_name: String,
     /// The last effect that failed, if that was the last thing that happened.
@@ -72,6 +72,16 @@ impl Runner {
     pub fn is_alive(&self) -> bool {
         !self.deleting && self.state != RunnerState::Ended
     }
+}
+
+/// The `ServiceAccount` of a runner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// Its name, and its Pod's.
+    pub name: String,
+    /// This process made it and has not made its Pod yet. An account without a Pod that is not
+    /// begun is what a runner left behind: its name is not used again.
+    pub begun: bool,
 }
 
 /// What a runner is doing.

@@ -20,9 +20,9 @@ enum Notice {
 
 /// Runs the agents until dropped, which ends them all; their VMs live on.
 pub async fn run(world: &World) {
-    let (notices, mut noticed) = mpsc::unbounded_channel();
+    let (sender, mut notices) = mpsc::unbounded_channel();
     for (id, host) in &world.machines {
-        let (started, stopped) = (notices.clone(), notices.clone());
+        let (started, stopped) = (sender.clone(), sender.clone());
         let (start_id, stop_id) = (id.clone(), id.clone());
         // Nobody listens any more once this future is gone, and then nothing shall start.
         host.mac.on_agent(
@@ -35,7 +35,7 @@ pub async fn run(world: &World) {
     loop {
         tokio::select! {
             biased;
-            Some(notice) = noticed.recv() => match notice {
+            Some(notice) = notices.recv() => match notice {
                 Notice::Started(id, start) => {
                     let task = start_agent(world, &mut tasks, &id, &start);
                     if let Some(earlier) = task.and_then(|task| running.insert(id, task)) {

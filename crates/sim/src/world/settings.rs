@@ -57,9 +57,9 @@ impl WorldSettings {
         self.scale(Duration::from_secs(10))
     }
 
-    /// How long a Node may be silent.
+    /// How long a Node may be silent. Heartbeats carry whole seconds, so never less than a few.
     pub(super) fn node_grace(&self) -> Duration {
-        self.scale(Duration::from_secs(50))
+        self.scale(Duration::from_secs(50)).max(Duration::from_secs(5))
     }
 
     pub(super) fn scaleway(&self) -> scaleway::Settings {
