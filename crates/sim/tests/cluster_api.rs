@@ -162,7 +162,10 @@ fn provider_id(name: &str) -> String {
 }
 
 fn node(name: &str) -> Node {
-    let good = |type_: &str, status: &str| json!({ "type": type_, "status": status, "lastHeartbeatTime": "2026-01-01T00:00:00Z" });
+    let good = |type_: &str, status: &str| {
+        let heartbeat = "2026-01-01T00:00:00Z";
+        json!({ "type": type_, "status": status, "lastHeartbeatTime": heartbeat })
+    };
     serde_json::from_value(json!({
         "metadata": { "name": name },
         "spec": { "providerID": provider_id(name) },

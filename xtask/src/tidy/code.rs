@@ -48,7 +48,11 @@ const IN_CORE: &[Forbidden] = &[
     forbid("core-randomness", Name::Crate("getrandom"), "take the number as an argument"),
     forbid("core-environment", Name::Path(&["std", "env"]), "take the setting as an argument"),
     forbid("core-io", Name::Path(&["std", "fs"]), SHELL),
-    forbid("core-io", Name::Path(&["std", "net"]), SHELL),
+    forbid(
+        "core-io",
+        Name::Path(&["std", "net"]),
+        "addresses are in `core::net`; sockets: in a shell",
+    ),
     forbid("core-io", Name::Path(&["std", "process"]), SHELL),
     forbid("core-io", Name::Path(&["std", "io"]), SHELL),
     forbid("core-io", Name::Macro("print"), SHELL),
@@ -276,7 +280,8 @@ mod tests {
     #[test]
     fn core_may_speak_of_time_and_order() {
         let text = "use jiff::{SignedDuration, Timestamp};\nuse std::collections::BTreeMap;\n\
-                    /// Not `Timestamp::now`.\nfn decide(now: Timestamp, environment: &str) {}";
+                    use core::net::IpAddr;\n/// Not `Timestamp::now`.\n\
+                    fn decide(now: Timestamp, environment: &str) {}";
         assert_eq!(broken(CORE, text), []);
     }
 

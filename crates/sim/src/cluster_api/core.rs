@@ -36,7 +36,7 @@ pub async fn core(client: Client, clock: Clock, period: Duration, seed: u64) -> 
     let mut names = Names(SmallRng::seed_from_u64(seed));
     let mut pace = Pace::new(period, WATCHED.map(|kind| kind.everywhere(&client)));
     loop {
-        let wake = turn(&client, &clock, &mut names).await.unwrap_or_else(|error| {
+        let wake = turn(&client, &clock, period, &mut names).await.unwrap_or_else(|error| {
             tracing::debug!(%error, "could not look at the cluster; looking again");
             Some(period)
         });
@@ -58,7 +58,12 @@ impl Names {
     }
 }
 
-async fn turn(client: &Client, clock: &Clock, names: &mut Names) -> kube::Result<Option<Duration>> {
+async fn turn(
+    client: &Client,
+    clock: &Clock,
+    period: Duration,
+    names: &mut Names,
+) -> kube::Result<Option<Duration>> {
     let world = World::observe(client, clock.now()).await?;
     for action in decide(&world, names) {
         // Somebody was faster, or the server was busy: the next turn sees what is left to do.
@@ -66,7 +71,7 @@ async fn turn(client: &Client, clock: &Clock, names: &mut Names) -> kube::Result
             tracing::debug!(%error, ?action, "could not be done; looking again");
         }
     }
-    Ok(world.machines.values().filter_map(|each| machine::wake(each, world.now)).min())
+    Ok(world.machines.values().filter_map(|each| machine::wake(each, world.now, period)).min())
 }
 
 fn decide(world: &World, names: &mut Names) -> Vec<Action> {

@@ -38,9 +38,15 @@ pub(super) fn decide(world: &World, machine: &DynamicObject) -> Vec<Action> {
     own.into_iter().chain(infrastructure).chain(node).collect()
 }
 
-/// When `machine` becomes available if nothing happens.
-pub(super) fn wake(machine: &DynamicObject, now: Timestamp) -> Option<Duration> {
+/// Pods are not watched: a drain looks again after so many periods, as the real one every 20 s.
+const DRAIN_PERIODS: u32 = 20;
+
+/// When to look at `machine` again if nothing that is watched changes.
+pub(super) fn wake(machine: &DynamicObject, now: Timestamp, period: Duration) -> Option<Duration> {
     let conditions = machine.conditions();
+    if conditions.iter().any(|c| c.reason.as_deref() == Some(conditions::DRAINING)) {
+        return Some(period * DRAIN_PERIODS);
+    }
     let waits = conditions
         .iter()
         .any(|condition| condition.reason.as_deref() == Some(conditions::WAITING_FOR_MIN_READY));

@@ -7,7 +7,8 @@ use kube::api::DynamicObject;
 
 use crate::cluster_api::kind::Fields;
 
-pub(crate) const WAITING_FOR_MIN_READY: &str = "WaitingForMinReadySeconds";
+pub(super) const WAITING_FOR_MIN_READY: &str = "WaitingForMinReadySeconds";
+pub(super) const DRAINING: &str = "DrainingNode";
 
 /// How far a Machine's deletion is.
 pub(super) enum Deleting {
@@ -157,7 +158,7 @@ impl Seen<'_> {
             Deleting::Draining { since, pods } => {
                 let message =
                     format!("Drain not completed yet (started at {since}): {}", pods.join(", "));
-                says(type_, "True", "DrainingNode", &message)
+                says(type_, "True", DRAINING, &message)
             }
             Deleting::WaitingForInfrastructure => {
                 let kind = self.infrastructure.and_then(|object| object.types.as_ref());
