@@ -1,5 +1,6 @@
 //! Programs that tests talk to and that are not Rust's: there, or installed, or named.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -45,7 +46,18 @@ pub fn need_all() -> Result<()> {
             bail!("{} is still missing: {}", tool.program, tool.elsewhere);
         }
     }
-    Ok(())
+    separate_privileges()
+}
+
+/// The empty folder that `sshd` asks for when root starts it; its package makes it at boot only.
+const SSHD_FOLDER: &str = "/run/sshd";
+
+fn separate_privileges() -> Result<()> {
+    match std::fs::create_dir_all(SSHD_FOLDER) {
+        // Who may not make it is not root, and is not asked for it.
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
+        made => made.with_context(|| format!("could not create {SSHD_FOLDER}")),
+    }
 }
 
 /// Where a program is: on the path, or where Debian keeps what only root runs.
