@@ -7,6 +7,7 @@ mod generated;
 mod stage;
 mod terminal;
 mod tidy;
+mod tools;
 
 use std::process::ExitCode;
 

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 use crate::cargo::{self, Cargo};
 use crate::counts::Counts;
 use crate::terminal::{Paint, seconds};
-use crate::{generated, tidy};
+use crate::{generated, tidy, tools};
 
 /// One thing to check. The order here is the order in which they run: quick ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -24,6 +24,8 @@ pub enum Stage {
     Clippy,
     /// rustdoc is content, warnings denied
     Docs,
+    /// Programs that tests talk to are there
+    Tools,
     /// All tests of the workspace
     Tests,
     /// A short sweep of faults through the simulated world
@@ -34,7 +36,7 @@ pub enum Stage {
 pub const CHECK: &[Stage] =
     &[Stage::Format, Stage::Tidy, Stage::Generated, Stage::Clippy, Stage::Docs];
 /// What `test` runs after [`CHECK`].
-pub const TEST: &[Stage] = &[Stage::Tests, Stage::Sweep];
+pub const TEST: &[Stage] = &[Stage::Tools, Stage::Tests, Stage::Sweep];
 
 impl Stage {
     /// One line for each of `stages`: its name and what it checks.
@@ -65,12 +67,13 @@ impl Stage {
                 Cargo::new(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"),
                 "see above",
             ),
+            Self::Tools => tools::need_all().map(|()| Outcome::without_tests(true)),
             Self::Tests => {
                 let cargo = Cargo::new(["test", "--workspace", "--no-fail-fast"]);
                 let (status, counts) = cargo.count_tests()?;
                 Ok(Outcome { passed: status.success() && counts.failed == 0, counts })
             }
-            Self::Sweep => command(Cargo::sweep(["sweep", "--short"]), "see above"),
+            Self::Sweep => command(Cargo::sweep(["sweep"]), "see above"),
         }
     }
 }

@@ -81,7 +81,7 @@ async fn demo(arguments: &Arguments) -> Result<()> {
         runners: 4,
         speed: arguments.speed,
         seed: arguments.seed,
-        clock: Clock::new(Timestamp::now),
+        clock: system_clock(),
         authority: Some(Authority::generate().context("could not make a certificate")?),
         api_url: url.clone(),
         faults: None,
@@ -90,7 +90,7 @@ async fn demo(arguments: &Arguments) -> Result<()> {
     let kubeconfig = world.api().kubeconfig(&url).context("the API server has no authority")?;
     let kubeconfig = Kubeconfig::write(address.port(), &kubeconfig)?;
     let mut screen = Screen::new();
-    screen.welcome(&kubeconfig, arguments.hosts, arguments.speed);
+    screen::welcome(&kubeconfig, arguments.hosts, arguments.speed);
     world.apply().await.context("could not create the fleet")?;
     let served = world.api().serve(listener);
     let ended = tokio::select! {
@@ -102,8 +102,14 @@ async fn demo(arguments: &Arguments) -> Result<()> {
         () = world.run() => bail!("the world stopped"),
         () = draw(&mut screen, &world) => unreachable!("drawing goes on until the demo ends"),
     };
-    screen.goodbye();
+    screen::goodbye();
     ended
+}
+
+/// The one place of the demo that asks the system for the time.
+#[expect(clippy::disallowed_methods, reason = "a process hands out the system's clock once")]
+fn system_clock() -> Clock {
+    Clock::new(Timestamp::now)
 }
 
 async fn draw(screen: &mut Screen, world: &World) {

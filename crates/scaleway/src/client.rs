@@ -32,8 +32,8 @@ const WRITE_PATIENCE: Duration = Duration::from_secs(2);
 /// How often a read is tried.
 const READ_ATTEMPTS: u32 = 4;
 
-/// No attempt of a read begins later than this after the first.
-const READ_BUDGET: Duration = Duration::from_secs(30);
+/// No attempt of a read begins later than this after the first: enough for three time-outs.
+const READ_BUDGET: Duration = Duration::from_secs(40);
 
 /// The first wait between two attempts; it doubles.
 const BACK_OFF_FIRST: Duration = Duration::from_millis(500);

@@ -434,8 +434,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_creation_that_nobody_waits_for_leaves_a_part_and_a_wipe_leaves_nothing() {
         let tart = tart();
-        let vm = VmName::new("a");
-        let cut = tokio::time::timeout(Duration::from_secs(10), tart.create(&vm, &template()));
+        let (vm, template) = (VmName::new("a"), template());
+        let cut = tokio::time::timeout(Duration::from_secs(10), tart.create(&vm, &template));
         assert!(cut.await.is_err());
         assert_eq!(state(&tart, &vm), Some(VmState::Partial));
         tart.wipe();

@@ -14,6 +14,7 @@ use applecart_sim::mac::{
 };
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use secrecy::ExposeSecret;
 use tokio::time::advance;
 
 const PASSWORD: &str = "c4nary pass'w%rd";
@@ -190,33 +191,44 @@ async fn a_reboot_in_mid_step_is_survived_at_every_call() {
     }
 }
 
+/// A change of each thing that a running agent must be restarted for, and of all at once.
+fn updates() -> Vec<HostConfig> {
+    let agent = || FleetWide { agent: Payload::new("agent 2"), ..fleet() };
+    let kubeconfig = || format!("users:\n- user:\n    token: {TOKEN}2\n").into();
+    let all = PerHost { cpu: 4, kubeconfig: kubeconfig(), ..host(PASSWORD) };
+    [
+        (agent(), host(PASSWORD)),
+        (fleet(), PerHost { kubeconfig: kubeconfig(), ..host(PASSWORD) }),
+        (fleet(), PerHost { cpu: 4, ..host(PASSWORD) }),
+        (agent(), all),
+    ]
+    .map(|(fleet, host)| HostConfig::new(fleet, host).unwrap())
+    .into()
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_update_cut_off_at_any_call_still_restarts_the_agent_with_all_that_changed() {
-    let update = || {
-        let fleet = FleetWide { agent: Payload::new("agent 2"), ..fleet() };
-        let kubeconfig = format!("apiVersion: v1\nusers:\n- user:\n    token: {TOKEN}2\n").into();
-        HostConfig::new(fleet, PerHost { cpu: 4, kubeconfig, ..host(PASSWORD) }).unwrap()
-    };
-    let reference = converged().await;
-    let before = reference.call_counts().0;
-    run(&reference, &update()).await.unwrap();
-    let calls = reference.call_counts().0;
-    for index in before..calls {
-        for verdict in [Verdict::FailBefore, Verdict::HangAfter] {
-            let mac = converged().await;
-            let started = Arc::new(Mutex::new(None));
-            let last = started.clone();
-            let start = move |start: AgentStart| *last.lock().unwrap() = Some(start);
-            mac.on_agent(Arc::new(start), Arc::new(|| {}));
-            mac.set_gate(Arc::new(FaultAt { index, verdict }));
-            assert!(run(&mac, &update()).await.is_err());
-            let again = run(&mac, &update()).await.unwrap();
-            assert!(again.converged(), "call {index} {verdict:?}");
-            let started = started.lock().unwrap().clone().expect("the agent was restarted");
-            let kubeconfig = String::from_utf8(started.kubeconfig.unwrap().to_vec()).unwrap();
-            assert!(kubeconfig.contains(&format!("{TOKEN}2")), "call {index} {verdict:?}");
-            assert!(started.args.contains(&"--host-cpu=4".into()), "call {index} {verdict:?}");
-            assert!(!run(&mac, &update()).await.unwrap().changed(), "call {index} {verdict:?}");
+    for update in updates() {
+        let reference = converged().await;
+        let before = reference.call_counts().0;
+        run(&reference, &update).await.unwrap();
+        for index in before..reference.call_counts().0 {
+            for verdict in [Verdict::FailBefore, Verdict::HangAfter] {
+                let mac = converged().await;
+                let started = Arc::new(Mutex::new(None));
+                let last = started.clone();
+                let start = move |start: AgentStart| *last.lock().unwrap() = Some(start);
+                mac.on_agent(Arc::new(start), Arc::new(|| {}));
+                mac.set_gate(Arc::new(FaultAt { index, verdict }));
+                assert!(run(&mac, &update).await.is_err());
+                let again = run(&mac, &update).await.unwrap();
+                assert!(again.converged(), "call {index} {verdict:?}");
+                let started = started.lock().unwrap().clone().expect("a restart");
+                assert_eq!(started.args, update.agent_arguments(), "call {index} {verdict:?}");
+                let kubeconfig = update.host().kubeconfig.expose_secret().as_bytes();
+                assert!(started.kubeconfig.is_some_and(|found| found == kubeconfig));
+                assert!(!run(&mac, &update).await.unwrap().changed(), "call {index} {verdict:?}");
+            }
         }
     }
 }

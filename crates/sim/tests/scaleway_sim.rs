@@ -5,11 +5,18 @@ mod scaleway_world;
 
 use std::time::Duration;
 
-use applecart_scaleway::{ErrorKind, Order, Retry, ServerStatus};
+use applecart_api::ids::ServerId;
+use applecart_scaleway::{Client, ErrorKind, Order, Retry, ServerStatus, Stock};
 use applecart_sim::scaleway::{HostSpec, Operation, Rule, Settings, Verdict};
-use scaleway_world::{password, world, zone};
+use scaleway_world::{world, zone};
 use secrecy::ExposeSecret;
 use tokio::time::sleep;
+use tower::ServiceExt;
+
+async fn password(client: &Client, id: &ServerId) -> String {
+    let server = client.server(&zone(), id).await.unwrap();
+    server.password.unwrap().expose_secret().to_owned()
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_new_host_is_delivered_after_a_while_and_its_password_comes_from_a_read_alone() {
@@ -116,4 +123,127 @@ async fn a_delayed_call_lands_even_after_its_caller_gave_up() {
     assert_eq!(scaleway.host(&id).unwrap().name, "old");
     sleep(Duration::from_secs(2)).await;
     assert_eq!(scaleway.host(&id).unwrap().name, "new");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_other_than_the_default_takes_an_hour_and_macos_stays_macos() {
+    let scaleway = world(Settings::new(1));
+    let client = scaleway.client();
+    let images = client.list_os(&zone(), Some("M4-M")).await.unwrap();
+    let tahoe = images.iter().find(|os| os.family == "Tahoe").unwrap();
+    let os = Some(tahoe.id.clone());
+    let order = Order { name: "box".into(), server_type: "M4-M".into(), os };
+    let id = client.create(&zone(), &order).await.unwrap().id;
+    sleep(Duration::from_mins(59)).await;
+    assert_eq!(scaleway.host(&id).unwrap().status, ServerStatus::Starting);
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(scaleway.host(&id).unwrap().status, ServerStatus::Ready);
+    let all = client.list_os(&zone(), None).await.unwrap();
+    let linux = all.iter().find(|os| os.family == "Linux").unwrap();
+    let refused = client.reinstall(&zone(), &id, Some(&linux.id)).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::InvalidArgument);
+    assert_eq!(scaleway.wipes(&id), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_withdrawn_image_cannot_be_asked_for_and_the_default_moves_on() {
+    // P32
+    let scaleway = world(Settings::new(1));
+    let client = scaleway.client();
+    let id = scaleway.order_host(&HostSpec::named("box"));
+    let pinned = client.server(&zone(), &id).await.unwrap().os.unwrap();
+    scaleway.withdraw_image(&pinned.id);
+    let refused = client.reinstall(&zone(), &id, Some(&pinned.id)).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::NotFound);
+    client.reinstall(&zone(), &id, None).await.unwrap();
+    let types = client.list_server_types(&zone()).await.unwrap();
+    let default = types.iter().find(|kind| kind.name == "M2-L").unwrap().default_os.clone();
+    assert_eq!(client.server(&zone(), &id).await.unwrap().os.unwrap().name, default.unwrap().name);
+}
+
+#[tokio::test(start_paused = true)]
+async fn stock_and_quota_end_and_say_so() {
+    let mut settings = Settings::new(1);
+    settings.quotas.insert("M4-S".into(), 1);
+    let scaleway = world(settings);
+    let client = scaleway.client();
+    let order = |kind: &str| Order { name: "box".into(), server_type: kind.into(), os: None };
+    scaleway.set_stock(&zone(), "M4-M", 1);
+    let stock = async |kind: &str| {
+        let types = client.list_server_types(&zone()).await.unwrap();
+        types.into_iter().find(|found| found.name == kind).unwrap().stock
+    };
+    assert_eq!(stock("M4-M").await, Stock::LowStock);
+    client.create(&zone(), &order("M4-M")).await.unwrap();
+    assert_eq!(stock("M4-M").await, Stock::NoStock);
+    let refused = client.create(&zone(), &order("M4-M")).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::OutOfStock);
+    assert_eq!(stock("M4-S").await, Stock::HighStock);
+    client.create(&zone(), &order("M4-S")).await.unwrap();
+    let refused = client.create(&zone(), &order("M4-S")).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Quota);
+    let elsewhere = client.create(&zone(), &order("M1-M")).await.unwrap_err();
+    assert_eq!(elsewhere.kind, ErrorKind::InvalidArgument, "M1 stands in another zone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_projects_host_is_neither_listed_nor_touched() {
+    let scaleway = world(Settings::new(1));
+    let client = scaleway.client();
+    let project = Some("another-project".parse().unwrap());
+    let id = scaleway.order_host(&HostSpec { project, ..HostSpec::named("theirs") });
+    assert!(client.list_servers(&zone()).await.unwrap().is_empty());
+    assert_eq!(client.server(&zone(), &id).await.unwrap_err().kind, ErrorKind::Permission);
+    let refused = client.rename(&zone(), &id, "ours").await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Permission);
+    assert_eq!(scaleway.host(&id).unwrap().name, "theirs");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_rename_wins_whatever_the_name_was() {
+    let scaleway = world(Settings::new(1));
+    let (one, two) = (scaleway.client(), scaleway.client());
+    let id = scaleway.order_host(&HostSpec::named("tuist-pool-1"));
+    one.rename(&zone(), &id, "mine").await.unwrap();
+    assert_eq!(two.rename(&zone(), &id, "yours").await.unwrap().name, "yours");
+    scaleway.rename_host(&id, "a person's");
+    assert_eq!(one.server(&zone(), &id).await.unwrap().name, "a person's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_loses_its_comment_and_is_found_by_its_exact_name() {
+    let scaleway = world(Settings::new(1));
+    let client = scaleway.client();
+    let made = client.create_ssh_key("fleet", "ssh-ed25519 AAAAC3Nz me@home").await.unwrap();
+    assert_eq!(made.public_key, "ssh-ed25519 AAAAC3Nz");
+    assert!(made.is("ssh-ed25519 AAAAC3Nz somebody@else"));
+    assert!(!made.is("ssh-ed25519 AAAAC3N9"));
+    client.create_ssh_key("fleet-two", "ssh-ed25519 AAAAC3N9").await.unwrap();
+    assert_eq!(client.ssh_keys("fleet").await.unwrap(), std::slice::from_ref(&made));
+    client.delete_ssh_key(&made.id).await.unwrap();
+    assert!(client.ssh_keys("fleet").await.unwrap().is_empty());
+    let again = client.delete_ssh_key(&made.id).await.unwrap_err();
+    assert_eq!(again.kind, ErrorKind::NotFound);
+    let broken = client.create_ssh_key("fleet", "ssh-tulip AAAA").await.unwrap_err();
+    assert_eq!(broken.kind, ErrorKind::InvalidArgument);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_gives_the_same_world_byte_for_byte() {
+    let story = async |seed: u64| {
+        let scaleway = world(Settings::new(seed));
+        let client = scaleway.client();
+        let id = scaleway.order_host(&HostSpec::named("box"));
+        client.reinstall(&zone(), &id, None).await.unwrap();
+        sleep(Duration::from_hours(1)).await;
+        let request =
+            http::Request::get(format!("/apple-silicon/v1alpha1/zones/fr-par-1/servers/{id}"))
+                .header("x-auth-token", Settings::new(seed).secret_key.expose_secret())
+                .body(bytes::Bytes::new())
+                .unwrap();
+        let answer = scaleway.service().oneshot(request).await.unwrap();
+        format!("{:?} {:?}", answer.headers(), answer.body())
+    };
+    assert_eq!(story(7).await, story(7).await);
+    assert_ne!(story(7).await, story(8).await);
 }

@@ -15,7 +15,7 @@ use crate::scenario::Scenario;
 
 /// Looks for what must never be, at any moment.
 pub fn always(world: &World) -> Result<(), String> {
-    let mut owned: BTreeMap<String, u32> = BTreeMap::new();
+    let mut hosts_of: BTreeMap<String, u32> = BTreeMap::new();
     for host in world.scaleway().hosts() {
         match NameClass::read(&host.name, POOL_PREFIX) {
             // S5: a host in the pool is wiped, or its wipe was accepted.
@@ -25,13 +25,15 @@ pub fn always(world: &World) -> Result<(), String> {
                     return Err(format!("{} is in the pool with its last owner's disk", host.id));
                 }
             }
-            NameClass::Claiming(marker) => *owned.entry(marker.uid.to_string()).or_default() += 1,
-            NameClass::Other(name) => *owned.entry(name).or_default() += 1,
+            NameClass::Claiming(marker) => {
+                *hosts_of.entry(marker.uid.to_string()).or_default() += 1
+            }
+            NameClass::Other(name) => *hosts_of.entry(name).or_default() += 1,
             NameClass::Releasing(_) | NameClass::OldMarker | NameClass::Quarantined => {}
         }
     }
     // P1: one Machine, one host.
-    match owned.iter().find(|(_, hosts)| **hosts > 1) {
+    match hosts_of.iter().find(|(_, hosts)| **hosts > 1) {
         Some((owner, hosts)) => Err(format!("{owner} has {hosts} hosts")),
         None => Ok(()),
     }

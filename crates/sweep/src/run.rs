@@ -63,7 +63,7 @@ async fn play(scenario: Scenario, seed: u64, plan: Option<(usize, Fault)>) -> En
         faults: Some(Arc::clone(&faults)),
     };
     let violation = match World::new(settings) {
-        Ok(world) => judge(scenario, &world).await.err(),
+        Ok(world) => Box::pin(judge(scenario, &world)).await.err(),
         Err(error) => Some(error.to_string()),
     };
     let trace = faults.trace().clone();

@@ -4,13 +4,42 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write, stdout};
 
 use applecart_sim::world::{FLEET, HostRow, POOL, View};
-use crossterm::style::{Attribute, Color, Stylize};
+use crossterm::style::{Color, Stylize};
 use crossterm::{cursor, queue, terminal};
 
 use super::kubeconfig::Kubeconfig;
 
-/// Rows that a table needs besides its hosts.
-const FRAME_ROWS: u16 = 4;
+/// Rows of a screen that are not hosts: the header, the pool, waiting Machines, the cursor.
+const FRAME_ROWS: usize = 5;
+/// Machines without a host that are named below the table.
+const MOST_WAITING: usize = 2;
+
+/// The table's columns, with the width of each; the last one takes what is left.
+const COLUMNS: [(&str, usize); 5] =
+    [("HOST", 13), ("CLASS", 12), ("MACHINE", 19), ("WHAT IT DOES", 34), ("PODS", 10)];
+
+/// Says what is here and what to try, before anything moves.
+pub fn welcome(kubeconfig: &Kubeconfig, hosts: usize, speed: f64) {
+    print(&format!(
+        "Applecart demo: {hosts} simulated Macs, {speed} times as fast as a real fleet. \
+         Ctrl-C ends it.\nIn another terminal:\n\n    \
+         export KUBECONFIG={kubeconfig}\n    \
+         kubectl get samm -A\n    \
+         kubectl delete $(kubectl get machine -o name | head -1)\n    \
+         kubectl scale machinedeployment {FLEET} --replicas=4\n\n"
+    ));
+}
+
+/// The last word.
+pub fn goodbye() {
+    print("\nThe demo has ended; nothing is left of it.\n");
+}
+
+/// Writes at once; a reader that is gone is not an error of ours.
+fn print(text: &str) {
+    let mut out = stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
 
 /// The terminal, or a pipe.
 pub struct Screen {
@@ -25,41 +54,20 @@ impl Screen {
         Self { redraws: stdout().is_terminal(), drawn: 0, last: None }
     }
 
-    /// Says what is here and what to try, before anything moves.
-    pub fn welcome(&self, kubeconfig: &Kubeconfig, hosts: usize, speed: f64) {
-        let text = format!(
-            "Applecart demo: {hosts} simulated Macs, {speed} times as fast as a real fleet. Ctrl-C ends it.\n\
-             In another terminal:\n\n    \
-             export KUBECONFIG={kubeconfig}\n    \
-             kubectl get samm -A\n    \
-             kubectl delete machine $(kubectl get machines -o name | head -1 | cut -d/ -f2)\n    \
-             kubectl scale machinedeployment {FLEET} --replicas=4\n    \
-             kubectl get {POOL_KIND} {POOL} -w\n",
-            POOL_KIND = "runnerpool",
-        );
-        print(&text);
-    }
-
     /// Shows the world as it is now.
     pub fn show(&mut self, view: &View) {
         if self.redraws {
             self.redraw(view);
         } else {
-            self.tell(view);
+            news(self.last.as_ref(), view).iter().for_each(|line| print(&format!("{line}\n")));
         }
         self.last = Some(view.clone());
     }
 
-    /// The last word.
-    pub fn goodbye(&self) {
-        print("\nThe demo has ended; nothing is left of it.\n");
-    }
-
     fn redraw(&mut self, view: &View) {
         let (width, height) = terminal::size().unwrap_or((100, 30));
-        let lines = table(view, usize::from(width), height.saturating_sub(FRAME_ROWS));
+        let lines = table(view, usize::from(width), usize::from(height));
         let mut out = stdout().lock();
-        let drawn = u16::try_from(lines.len()).unwrap_or(u16::MAX);
         let up = if self.drawn > 0 {
             queue!(out, cursor::MoveToPreviousLine(self.drawn))
         } else {
@@ -69,96 +77,74 @@ impl Screen {
         let written = lines.iter().try_for_each(|line| writeln!(out, "{line}"));
         // A terminal that is gone has nobody to tell.
         let _ = up.and(cleared).and(written).and_then(|()| out.flush());
-        self.drawn = drawn;
-    }
-
-    /// One line for each row that changed.
-    fn tell(&mut self, view: &View) {
-        let before: BTreeMap<&str, &HostRow> = self
-            .last
-            .iter()
-            .flat_map(|last| &last.hosts)
-            .map(|h| (h.address.as_str(), h))
-            .collect();
-        for host in &view.hosts {
-            if before.get(host.address.as_str()) != Some(&host) {
-                print(&format!("{}\n", line(host)));
-            }
-        }
-        let waited = self.last.as_ref().map(|last| last.waiting.clone()).unwrap_or_default();
-        for (machine, reason) in &view.waiting {
-            if !waited.contains(&(machine.clone(), reason.clone())) {
-                print(&format!("machine {machine}: {reason}\n"));
-            }
-        }
-        let runners = self.last.as_ref().map(|last| last.runners);
-        if runners != Some(view.runners) {
-            print(&format!("{}\n", pool_line(view)));
-        }
+        self.drawn = u16::try_from(lines.len()).unwrap_or(u16::MAX);
     }
 }
 
-/// Writes at once; a reader that is gone is not an error of ours.
-fn print(text: &str) {
-    let mut out = stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+/// One line for everything that changed.
+fn news(last: Option<&View>, view: &View) -> Vec<String> {
+    let hosts = last.into_iter().flat_map(|last| &last.hosts);
+    let before: BTreeMap<&str, &HostRow> =
+        hosts.map(|host| (host.address.as_str(), host)).collect();
+    let mut lines: Vec<String> = view
+        .hosts
+        .iter()
+        .filter(|host| before.get(host.address.as_str()) != Some(host))
+        .map(host_line)
+        .collect();
+    let waited = last.map(|last| last.waiting.as_slice()).unwrap_or_default();
+    let new = view.waiting.iter().filter(|entry| !entry.1.is_empty() && !waited.contains(entry));
+    lines.extend(new.map(|(machine, reason)| format!("machine {machine}: {reason}")));
+    if last.map(pool_line) != Some(pool_line(view)) {
+        lines.push(pool_line(view));
+    }
+    lines
 }
 
-fn line(host: &HostRow) -> String {
-    let mut text = format!("host {} {} {}", host.address, host.class, host.state);
-    if !host.machine.is_empty() {
-        text += &format!(", {}: {}", host.machine, host.step);
-    }
-    if !host.pods.is_empty() {
-        text += &format!(", Pods: {}", host.pods.join(", "));
-    }
-    text
+fn host_line(host: &HostRow) -> String {
+    let machine = match host.machine.as_str() {
+        "" => String::new(),
+        machine => format!(", machine {machine}: {}", host.step),
+    };
+    let pods = match host.pods.as_slice() {
+        [] => String::new(),
+        pods => format!(", Pods: {}", pods.join(", ")),
+    };
+    format!("host {} is {}{machine}{pods}", host.address, class(host))
 }
 
 fn pool_line(view: &View) -> String {
     let (asked, idle, busy) = view.runners;
     let pending = match view.pending {
         0 => String::new(),
-        waiting => format!(", {waiting} wait for a Mac"),
+        waiting => format!(", {waiting} waiting for a Mac"),
     };
     format!("runner pool {POOL}: {asked} asked for, {idle} idle, {busy} busy{pending}")
 }
 
-/// The table's columns, with the least width of each.
-const COLUMNS: [(&str, usize); 5] =
-    [("HOST", 15), ("CLASS", 10), ("MACHINE", 18), ("STEP", 38), ("PODS", 24)];
-
-fn table(view: &View, width: usize, most: u16) -> Vec<String> {
-    let header = row(&COLUMNS.map(|(name, _)| name.to_owned()), width);
-    let mut lines = vec![header.attribute(Attribute::Bold).to_string()];
-    let fitting = usize::from(most).max(1);
+fn table(view: &View, width: usize, height: usize) -> Vec<String> {
+    let mut lines = vec![row(COLUMNS.map(|(name, _)| name), width).bold().to_string()];
+    let fitting = height.saturating_sub(FRAME_ROWS + MOST_WAITING).max(1);
     for host in view.hosts.iter().take(fitting) {
-        let cells = [
-            host.address.clone(),
-            class_text(host),
-            host.machine.clone(),
-            host.step.clone(),
-            host.pods.join(", "),
-        ];
-        lines.push(row(&cells, width).with(color(host)).to_string());
+        let pods = host.pods.join(", ");
+        let cells = [&host.address, class(host), &host.machine, &host.step, &pods];
+        lines.push(row(cells, width).with(color(host)).to_string());
     }
     if view.hosts.len() > fitting {
         lines.push(format!("… and {} more hosts", view.hosts.len() - fitting));
     }
-    for (machine, reason) in view.waiting.iter().take(2) {
-        lines.push(
-            cut(&format!("machine {machine}: {reason}"), width).with(Color::Yellow).to_string(),
-        );
+    let waiting = view.waiting.iter().filter(|(_, reason)| !reason.is_empty());
+    for (machine, reason) in waiting.take(MOST_WAITING) {
+        let line = cut(&format!("machine {machine}: {reason}"), width);
+        lines.push(line.with(Color::Yellow).to_string());
     }
     lines.push(cut(&pool_line(view), width));
     lines
 }
 
-fn class_text(host: &HostRow) -> String {
-    match (host.class, host.state.as_str()) {
-        (class, "ready") => class.to_owned(),
-        (_, state) => state.to_owned(),
-    }
+/// The class of a host, or what Scaleway does to it at the moment.
+fn class(host: &HostRow) -> &str {
+    if host.state == "ready" { host.class } else { &host.state }
 }
 
 fn color(host: &HostRow) -> Color {
@@ -172,12 +158,17 @@ fn color(host: &HostRow) -> Color {
     }
 }
 
-/// Cells side by side; the last one takes what is left.
-fn row(cells: &[String; 5], width: usize) -> String {
+/// Cells side by side.
+fn row(cells: [&str; 5], width: usize) -> String {
+    let used: usize = COLUMNS[..4].iter().map(|(_, width)| width + 1).sum();
+    let last = width.saturating_sub(used).max(COLUMNS[4].1);
+    let widths = COLUMNS.map(|(_, width)| width);
+    let [a, b, c, d, e] = cells;
     let mut text = String::new();
-    for (cell, (_, least)) in cells.iter().zip(COLUMNS) {
-        text += &format!("{:<least$} ", cut(cell, least.max(1)));
+    for (cell, width) in [a, b, c, d].into_iter().zip(widths) {
+        text.push_str(&format!("{:<width$} ", cut(cell, width)));
     }
+    text.push_str(&cut(e, last));
     cut(text.trim_end(), width)
 }
 
@@ -187,4 +178,60 @@ fn cut(text: &str, most: usize) -> String {
     }
     let kept: String = text.chars().take(most.saturating_sub(1)).collect();
     format!("{kept}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(step: &str, pods: &[&str]) -> HostRow {
+        HostRow {
+            address: "198.18.0.1".into(),
+            class: "claimed",
+            state: "ready".into(),
+            machine: "macs-x7k2p".into(),
+            step: step.into(),
+            pods: pods.iter().map(|&pod| pod.to_owned()).collect(),
+        }
+    }
+
+    fn view(hosts: Vec<HostRow>) -> View {
+        View { hosts, waiting: vec![], runners: (4, 3, 1), pending: 0 }
+    }
+
+    #[test]
+    fn a_pipe_gets_a_line_for_each_change_and_none_for_the_rest() {
+        let first = view(vec![host("step 3 of 9: no sleep", &[])]);
+        let lines = news(None, &first);
+        assert_eq!(
+            lines,
+            [
+                "host 198.18.0.1 is claimed, machine macs-x7k2p: step 3 of 9: no sleep",
+                "runner pool runners: 4 asked for, 3 idle, 1 busy",
+            ]
+        );
+        assert!(news(Some(&first), &first).is_empty());
+    }
+
+    #[test]
+    fn no_line_of_the_table_is_wider_than_the_terminal() {
+        let pods = ["4ed1f003 job-12345", "733813ed booting"];
+        let wide = view(vec![host(&"a very long reason ".repeat(20), &pods); 60]);
+        for (width, height) in [(20, 5), (80, 24), (200, 50)] {
+            let lines = table(&wide, width, height);
+            assert!(lines.len() < height.max(8), "{} lines on {height} rows", lines.len());
+            for line in lines {
+                let plain = strip(&line);
+                assert!(plain.chars().count() <= width, "{plain:?}");
+            }
+        }
+    }
+
+    /// The line without its colours.
+    fn strip(line: &str) -> String {
+        let mut parts = line.split('\u{1b}');
+        let first = parts.next().unwrap_or_default().to_owned();
+        let rest = parts.map(|part| part.split_once('m').map_or("", |(_, text)| text));
+        first + &rest.collect::<String>()
+    }
 }

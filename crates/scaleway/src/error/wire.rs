@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, Response, StatusCode, header};
 use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
+use serde_json::Value;
 
 use super::{Error, ErrorKind};
 use crate::call::Operation;
@@ -13,29 +13,13 @@ const MESSAGE_MAX: usize = 300;
 /// A reset further away than this is taken as this: no answer stops a process for longer.
 const RESET_MAX: SignedDuration = SignedDuration::from_mins(5);
 
-/// Every field that tells something, of every error type that there is.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Body {
-    r#type: Option<String>,
-    message: Option<String>,
-    help_message: Option<String>,
-    resource: Option<String>,
-    current_state: Option<String>,
-    reset_seconds: Option<f64>,
-    reset_at: Option<String>,
-    details: Vec<Detail>,
-    fields: Option<serde_json::Value>,
-}
+/// An error's JSON. Each field is read by itself: one that is not as expected hides no other.
+struct Body(Value);
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Detail {
-    argument_name: Option<String>,
-    reason: Option<String>,
-    help_message: Option<String>,
-    action: Option<String>,
-    resource: Option<String>,
+impl Body {
+    fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.as_str()
+    }
 }
 
 /// The error in an answer that is not a success.
@@ -45,14 +29,10 @@ pub(crate) fn from_answer(
     now: Timestamp,
 ) -> Error {
     // A body that does not parse (HTML, nothing, a proxy's words) leaves the status to decide.
-    let body: Option<Body> = serde_json::from_slice(answer.body()).ok();
-    let status = answer.status();
-    let kind = body
-        .as_ref()
-        .and_then(|body| by_type(body, answer.headers(), now))
-        .unwrap_or_else(|| by_status(operation, status, answer.headers(), now));
-    let message = body.map_or_else(String::new, |body| words(&body));
-    Error::new(kind, operation, message).with_answer(answer)
+    let body = Body(serde_json::from_slice(answer.body()).unwrap_or_default());
+    let kind = by_type(&body, answer.headers(), now)
+        .unwrap_or_else(|| by_status(operation, answer, &body, now));
+    Error::new(kind, operation, words(&body)).with_answer(answer)
 }
 
 /// Scaleway's id of the request, if it fits on a line.
@@ -62,11 +42,11 @@ pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
 }
 
 fn by_type(body: &Body, headers: &HeaderMap, now: Timestamp) -> Option<ErrorKind> {
-    let kind = match body.r#type.as_deref()? {
+    let kind = match body.text("type")? {
         "not_found" | "unknown_resource" => ErrorKind::NotFound,
         "permissions_denied" => ErrorKind::Permission,
         "transient_state" => ErrorKind::TransientState {
-            state: body.current_state.as_deref().unwrap_or_default().into(),
+            state: body.text("current_state").unwrap_or_default().into(),
         },
         "precondition_failed" => ErrorKind::Precondition { deletable_at: floor(body) },
         "locked" => ErrorKind::Locked,
@@ -78,9 +58,9 @@ fn by_type(body: &Body, headers: &HeaderMap, now: Timestamp) -> Option<ErrorKind
         "already_exists" => ErrorKind::AlreadyExists,
         "resource_expired" | "expired" => ErrorKind::Expired,
         // The older APIs' one type for two things: fields that are wrong, or a quota.
-        "invalid_request_error" if body.fields.is_some() => ErrorKind::InvalidArgument,
+        "invalid_request_error" if body.0.get("fields").is_some() => ErrorKind::InvalidArgument,
         "invalid_request_error"
-            if body.message.as_deref().is_some_and(|text| text.contains("Quota exceeded")) =>
+            if body.text("message").is_some_and(|text| text.contains("Quota exceeded")) =>
         {
             ErrorKind::Quota
         }
@@ -91,11 +71,11 @@ fn by_type(body: &Body, headers: &HeaderMap, now: Timestamp) -> Option<ErrorKind
 
 fn by_status(
     operation: Operation,
-    status: StatusCode,
-    headers: &HeaderMap,
+    answer: &Response<bytes::Bytes>,
+    body: &Body,
     now: Timestamp,
 ) -> ErrorKind {
-    match status {
+    match answer.status() {
         StatusCode::BAD_REQUEST => ErrorKind::InvalidArgument,
         StatusCode::UNAUTHORIZED => ErrorKind::Authentication,
         StatusCode::FORBIDDEN => ErrorKind::Permission,
@@ -104,7 +84,7 @@ fn by_status(
         StatusCode::PRECONDITION_FAILED => ErrorKind::Precondition { deletable_at: None },
         StatusCode::LOCKED => ErrorKind::Locked,
         StatusCode::TOO_MANY_REQUESTS => {
-            ErrorKind::RateLimited { reset: reset(&Body::default(), headers, now) }
+            ErrorKind::RateLimited { reset: reset(body, answer.headers(), now) }
         }
         // A gateway that gave up does not know whether the service behind it had begun.
         status if status.is_server_error() && !operation.is_read() => ErrorKind::Unknown,
@@ -115,7 +95,7 @@ fn by_status(
 /// The date in "this server cannot be deleted before 2026-03-06 08:25:47.808092 +0000 UTC": Go's
 /// way to print a time, whose fraction goes when it is zero.
 fn floor(body: &Body) -> Option<Timestamp> {
-    let (_, date) = body.help_message.as_deref()?.split_once(" before ")?;
+    let (_, date) = body.text("help_message")?.split_once(" before ")?;
     let date = date.trim().trim_end_matches(" UTC");
     Timestamp::strptime("%Y-%m-%d %H:%M:%S%.f %z", date).ok()
 }
@@ -127,10 +107,10 @@ fn reset(body: &Body, headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> 
         now.checked_add(wait.min(RESET_MAX)).ok()
     };
     let retry_after = || headers.get(header::RETRY_AFTER)?.to_str().ok();
-    let at = body
-        .reset_seconds
+    let seconds = body.0.get("reset_seconds").and_then(Value::as_f64);
+    let at = seconds
         .and_then(after)
-        .or_else(|| body.reset_at.as_deref()?.parse().ok())
+        .or_else(|| body.text("reset_at")?.parse().ok())
         .or_else(|| after(retry_after()?.trim().parse().ok()?))
         .or_else(|| {
             let date = retry_after()?.trim().trim_end_matches("GMT");
@@ -141,14 +121,16 @@ fn reset(body: &Body, headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> 
 
 /// What the body says, on one line.
 fn words(body: &Body) -> String {
-    let mut parts: Vec<String> =
-        [&body.message, &body.help_message].into_iter().flatten().cloned().collect();
-    parts.extend(body.resource.iter().map(|resource| format!("resource {resource}")));
-    for detail in &body.details {
-        let texts = [&detail.argument_name, &detail.reason, &detail.action, &detail.resource];
-        let mut line: Vec<&str> = texts.into_iter().flatten().map(String::as_str).collect();
-        line.extend(detail.help_message.as_deref());
-        parts.push(line.join(" "));
+    let mut parts: Vec<String> = ["message", "help_message"]
+        .iter()
+        .filter_map(|name| body.text(name))
+        .map(Into::into)
+        .collect();
+    parts.extend(body.text("resource").map(|resource| format!("resource {resource}")));
+    for detail in body.0.get("details").and_then(Value::as_array).into_iter().flatten() {
+        let names = ["argument_name", "reason", "action", "resource", "help_message"];
+        let texts = names.iter().filter_map(|name| detail.get(name)?.as_str());
+        parts.push(texts.collect::<Vec<_>>().join(" "));
     }
     let printable = |c: &char| !c.is_control();
     parts.join("; ").chars().filter(printable).take(MESSAGE_MAX).collect()

@@ -47,8 +47,8 @@ impl Registry {
         Ok(Arc::new(registry))
     }
 
-    /// The definitions as objects of a cluster that is installed `now`. Servers that start at the same
-    /// time share them: a sweep starts thousands.
+    /// The definitions as objects of a cluster that is installed `now`. Servers that start at the
+    /// same time share them: a sweep starts thousands.
     pub(crate) fn installed(&self, now: Timestamp) -> Arc<[Arc<Value>]> {
         let mut installed = self.installed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(installed) = installed.as_ref().filter(|installed| installed.at == now) {

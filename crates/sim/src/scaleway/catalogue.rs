@@ -136,7 +136,7 @@ impl Kind {
         let lease = if self.has_floor() { "86400s" } else { "0s" };
         let steps: Vec<u64> = (1..=self.gigabits).map(|step| step * GB).collect();
         json!({
-            "name": self.name, "stock": stock, "minimum_lease_duration": lease,
+            "name": self.name, "zone": self.zone, "stock": stock, "minimum_lease_duration": lease,
             "cpu": {"name": self.cpu, "core_count": self.cores, "frequency": 3_500_000_000_u64,
                     "sockets": 1, "threads_per_core": 1},
             "disk": {"capacity": self.disk_gb * GB, "type": "SSD"},

@@ -244,7 +244,7 @@ impl State {
         let rule = |rule: &Rule| {
             json!({
                 "operation": rule.operation, "server": rule.server, "nth": rule.nth,
-                "times": rule.times.unwrap_or(0), "seen": rule.seen(),
+                "times": rule.times.unwrap_or(0), "seen": rule.seen,
                 "effect": format!("{:?}", rule.verdict),
             })
         };

@@ -99,16 +99,14 @@ pub struct MacSecrets {
 /// What becomes of the n-th call that matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Only this operation.
-    pub operation: Option<Operation>,
-    /// Only calls on this server.
-    pub server: Option<ServerId>,
+    pub(super) operation: Option<Operation>,
+    pub(super) server: Option<ServerId>,
     /// The first matching call that it applies to, from 1.
-    pub nth: u64,
+    pub(super) nth: u64,
     /// To how many from there; `None` for all.
-    pub times: Option<u64>,
-    /// What becomes of them.
-    pub verdict: Verdict,
+    pub(super) times: Option<u64>,
+    pub(super) verdict: Verdict,
+    /// How many calls have matched so far.
     pub(super) seen: u64,
 }
 
@@ -125,10 +123,28 @@ impl Rule {
         Self { operation: None, server: None, nth: 1, times: Some(1), verdict, seen: 0 }
     }
 
-    /// How many calls have matched so far.
+    /// Only calls on this server.
     #[must_use]
-    pub fn seen(&self) -> u64 {
-        self.seen
+    pub fn on(self, server: &ServerId) -> Self {
+        Self { server: Some(server.clone()), ..self }
+    }
+
+    /// Not the next call, but the n-th from now.
+    #[must_use]
+    pub fn nth(self, nth: u64) -> Self {
+        Self { nth, ..self }
+    }
+
+    /// Not one call, but so many in a row.
+    #[must_use]
+    pub fn times(self, times: u64) -> Self {
+        Self { times: Some(times), ..self }
+    }
+
+    /// All calls from there on.
+    #[must_use]
+    pub fn for_ever(self) -> Self {
+        Self { times: None, ..self }
     }
 
     fn judge(&mut self, call: &Call) -> Option<Verdict> {

@@ -16,6 +16,9 @@ use super::state::{NewHost, State};
 /// The longest name, where names are restricted.
 const NAME_MAX: usize = 63;
 
+/// The commitment that is renewed by itself.
+const MONTHLY: &str = "renewed_monthly";
+
 #[derive(Deserialize)]
 struct CreateBody {
     #[serde(default)]
@@ -25,6 +28,9 @@ struct CreateBody {
     os_id: Option<String>,
     #[serde(default)]
     enable_vpc: bool,
+    /// A bare word here; an object in an update.
+    #[serde(default)]
+    commitment_type: String,
     /// Of a batch.
     #[serde(default)]
     requests: Vec<BatchItem>,
@@ -123,8 +129,9 @@ impl State {
         } else {
             Vpc::Steady { enabled: false }
         };
+        let now = self.now;
         let ids = names.iter().map(|name| {
-            self.order(NewHost {
+            let id = self.order(NewHost {
                 name: (*name).to_owned(),
                 server_type: kind.name.to_owned(),
                 zone: zone.clone(),
@@ -132,10 +139,14 @@ impl State {
                 image: image.clone(),
                 phase: Phase::Passing(ServerStatus::Starting, until),
                 vpc,
-                created_at: self.now,
-            })
+                created_at: now,
+            });
+            if wanted.commitment_type == MONTHLY {
+                commit(self.hosts.get_mut(&id).expect("just ordered"), MONTHLY, now)?;
+            }
+            Ok(id)
         });
-        Ok(ids.collect())
+        ids.collect()
     }
 
     /// Whether so many more may be had; takes them from the stock.
@@ -324,7 +335,7 @@ impl State {
 /// A month from now, or no renewal after it. There is no way back to a day.
 fn commit(host: &mut Host, kind: &str, now: Timestamp) -> Result<(), Answer> {
     match (kind, host.commitment) {
-        ("renewed_monthly", _) => {
+        (MONTHLY, _) => {
             let month = now.to_zoned(TimeZone::UTC).saturating_add(1.month());
             host.commitment = Commitment::Monthly { cancelled: false };
             host.deletable_at = month.timestamp();

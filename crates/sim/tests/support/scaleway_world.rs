@@ -1,11 +1,9 @@
 //! A simulated Scaleway under tokio's paused clock, for the tests beside it.
 
 use applecart_api::clock::Clock;
-use applecart_api::ids::{ServerId, Zone};
-use applecart_scaleway::Client;
+use applecart_api::ids::Zone;
 use applecart_sim::scaleway::{Scaleway, Settings};
 use jiff::Timestamp;
-use secrecy::ExposeSecret;
 use tokio::time::Instant;
 
 /// Moves with tokio's clock: virtual in tests that pause it.
@@ -21,9 +19,4 @@ pub fn world(settings: Settings) -> Scaleway {
 
 pub fn zone() -> Zone {
     "fr-par-1".parse().unwrap()
-}
-
-pub async fn password(client: &Client, id: &ServerId) -> String {
-    let server = client.server(&zone(), id).await.unwrap();
-    server.password.unwrap().expose_secret().to_owned()
 }

@@ -1,0 +1,52 @@
+//! Scaleway's own Go SDK, old and new, finds in the simulator what it finds in the real service.
+//! The program is `e2e/scaleway`; Go fetches the SDK from its module proxy, by the sums kept there.
+
+#[path = "support/scaleway_http.rs"]
+mod scaleway_http;
+
+use std::path::Path;
+use std::process::Command;
+
+use applecart_sim::scaleway::Settings;
+use scaleway_http::Served;
+use secrecy::ExposeSecret;
+
+/// Builds the program with these flags, and runs it against an empty account.
+async fn conforms(version: &str, flags: &[&str]) {
+    let served = Served::new(Settings::new(1)).await;
+    let settings = Settings::new(1);
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("conformance");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/scaleway");
+    let mut build = Command::new("go");
+    build.current_dir(sources).arg("build").args(flags).arg("-o").arg(&program).arg(".");
+    build.env("GOFLAGS", "-buildvcs=false");
+    let mut run = Command::new(&program);
+    run.env("SCW_API_URL", &served.url)
+        .env("SCW_ACCESS_KEY", "SCWXXXXXXXXXXXXXXXXX")
+        .env("SCW_SECRET_KEY", settings.secret_key.expose_secret())
+        .env("SCW_DEFAULT_PROJECT_ID", settings.project.as_str())
+        .env("SCW_DEFAULT_ZONE", "fr-par-1");
+    let output = tokio::task::spawn_blocking(move || {
+        let built = build.output().expect("Go is needed for this test: https://go.dev/doc/install");
+        let problem = String::from_utf8_lossy(&built.stderr);
+        assert!(built.status.success(), "the SDK's program does not build: {problem}");
+        run.output().expect("what was just built")
+    })
+    .await
+    .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    let problem = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{problem}");
+    assert!(said.trim_end().ends_with(&format!("checks passed with {version}")), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_sdk_that_running_fleets_use_finds_the_real_services_answers() {
+    conforms("v1.0.0-beta.31", &["-modfile=older.mod"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_newest_sdk_finds_the_real_services_answers() {
+    conforms("v1.39.0", &["-tags=newer"]).await;
+}

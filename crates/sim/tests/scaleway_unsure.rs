@@ -1,0 +1,257 @@
+//! Where nobody knows how the real service behaves, both behaviours are simulated, and what the client
+//! guarantees holds under both.
+
+#[path = "support/scaleway_world.rs"]
+mod scaleway_world;
+
+use std::time::Duration;
+
+use applecart_api::ids::ServerId;
+use applecart_scaleway::{Error, ErrorKind, Order, SEALED, ServerStatus};
+use applecart_sim::scaleway::{
+    Accepts, Gone, HostSpec, NewPassword, Scaleway, Settings, Shown, Unsure,
+};
+use bytes::Bytes;
+use http::{Method, Request};
+use scaleway_world::{world, zone};
+use secrecy::ExposeSecret;
+use serde_json::Value;
+use tokio::time::sleep;
+use tower::ServiceExt;
+
+const WIPE: Duration = Duration::from_mins(20);
+
+fn unsure(change: impl FnOnce(&mut Unsure)) -> Scaleway {
+    let mut settings = Settings::new(1);
+    change(&mut settings.unsure);
+    world(settings)
+}
+
+/// The answer as it is on the wire.
+async fn wire(scaleway: &Scaleway, method: Method, path: &str, body: &str) -> Value {
+    let request = Request::builder()
+        .method(method)
+        .uri(format!("/apple-silicon/v1alpha1/zones/fr-par-1/{path}"))
+        .header("x-auth-token", Settings::new(1).secret_key.expose_secret())
+        .body(Bytes::from(body.to_owned()))
+        .unwrap();
+    let answer = scaleway.service().oneshot(request).await.unwrap();
+    serde_json::from_slice(answer.body()).unwrap()
+}
+
+async fn password(scaleway: &Scaleway, id: &ServerId) -> String {
+    let server = scaleway.client().server(&zone(), id).await.unwrap();
+    server.password.unwrap().expose_secret().to_owned()
+}
+
+fn refused<T>(result: Result<T, Error>) -> Option<ErrorKind> {
+    result.err().map(|error| error.kind)
+}
+
+/// Every question answered the other way, one at a time and all at once; and the likelier world.
+fn worlds() -> Vec<Unsure> {
+    let flips: &[fn(&mut Unsure)] = &[
+        |_| {},
+        |it| it.list_credentials = Shown::Empty,
+        |it| it.list_credentials = Shown::Plain,
+        |it| it.reinstall_credentials = Shown::Empty,
+        |it| it.reinstall_credentials = Shown::Plain,
+        |it| it.new_password = NewPassword::AtOnce,
+        |it| it.new_password = NewPassword::Never,
+        |it| it.os_follows_reinstall = Accepts::No,
+        |it| it.update_while_transient = Accepts::No,
+        |it| it.reboot_while_transient = Accepts::Yes,
+        |it| it.reinstall_while_transient = Accepts::Yes,
+        |it| it.delete_while_transient = Accepts::No,
+        |it| it.duplicate_names = Accepts::No,
+        |it| it.free_names = Accepts::No,
+        |it| it.duplicate_keys = Accepts::Yes,
+        |it| it.oversized_pages = Accepts::No,
+        |it| it.gone = Gone::NotFound,
+    ];
+    let flipped = |flip: &fn(&mut Unsure)| {
+        let mut unsure = Unsure::default();
+        flip(&mut unsure);
+        unsure
+    };
+    let mut all = Unsure::default();
+    for flip in flips {
+        flip(&mut all);
+    }
+    flips.iter().map(flipped).chain([all]).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hosts_life_is_the_same_to_the_client_in_every_world() {
+    for (unsure, page_size) in worlds().into_iter().flat_map(|it| [(it, 20), (it, 50)]) {
+        let settings = Settings { unsure, default_page_size: page_size, ..Settings::new(1) };
+        let scaleway = world(settings);
+        let client = scaleway.client();
+        let order = Order { name: "box".into(), server_type: "M4-M".into(), os: None };
+        let id = client.create(&zone(), &order).await.unwrap().id;
+        sleep(Duration::from_secs(130)).await;
+        let listed = client.list_servers(&zone()).await.unwrap();
+        assert!(listed.iter().all(|server| server.password.is_none()), "{unsure:?}");
+        assert!(client.server(&zone(), &id).await.unwrap().password.is_some(), "{unsure:?}");
+        let renamed = client.rename(&zone(), &id, "tuist-pool-1").await.unwrap();
+        assert!(renamed.password.is_none(), "{unsure:?}");
+        let wiped = client.reinstall(&zone(), &id, None).await.unwrap();
+        assert_eq!(wiped.status, ServerStatus::Reinstalling);
+        assert!(wiped.password.is_none(), "{unsure:?}");
+        sleep(WIPE).await;
+        let ready = client.server(&zone(), &id).await.unwrap();
+        assert_eq!((ready.status, ready.delivered), (ServerStatus::Ready, true));
+        let mac = scaleway.mac_secrets(&id).unwrap();
+        assert_eq!(password(&scaleway, &id).await, mac.password.expose_secret(), "{unsure:?}");
+        sleep(Duration::from_hours(24)).await;
+        client.delete(&zone(), &id).await.unwrap();
+        assert!(client.list_servers(&zone()).await.unwrap().is_empty());
+        let gone = refused(client.server(&zone(), &id).await).unwrap();
+        assert!(matches!(gone, ErrorKind::Permission | ErrorKind::NotFound), "{unsure:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn credentials_in_lists_and_after_a_reinstall_are_sealed_empty_or_plain() {
+    for shown in [Shown::Sealed, Shown::Empty, Shown::Plain] {
+        let scaleway = unsure(|it| {
+            it.list_credentials = shown;
+            it.reinstall_credentials = shown;
+        });
+        let id = scaleway.order_host(&HostSpec::named("box"));
+        let list = wire(&scaleway, Method::GET, "servers", "").await;
+        let path = format!("servers/{id}/reinstall");
+        let wiped = wire(&scaleway, Method::POST, &path, "{}").await;
+        for server in [&list["servers"][0], &wiped] {
+            let sudo = server["sudo_password"].as_str().unwrap();
+            let vnc = server["vnc_url"].as_str().unwrap();
+            match shown {
+                Shown::Sealed => assert_eq!((sudo, vnc), (SEALED, SEALED)),
+                Shown::Empty => assert_eq!((sudo, vnc), ("", "")),
+                Shown::Plain => assert!(vnc.contains(sudo) && sudo.len() == 12),
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wipe_changes_the_password_when_the_host_is_ready_or_at_once_or_never() {
+    for (when, changed_at_once, changed_at_last) in [
+        (NewPassword::WhenReady, false, true),
+        (NewPassword::AtOnce, true, true),
+        (NewPassword::Never, false, false),
+    ] {
+        let scaleway = unsure(|it| it.new_password = when);
+        let id = scaleway.order_host(&HostSpec::named("box"));
+        let before = password(&scaleway, &id).await;
+        scaleway.client().reinstall(&zone(), &id, None).await.unwrap();
+        assert_eq!(password(&scaleway, &id).await != before, changed_at_once, "{when:?}");
+        sleep(WIPE).await;
+        assert_eq!(password(&scaleway, &id).await != before, changed_at_last, "{when:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_os_of_a_server_is_the_present_or_the_first_one() {
+    for (follows, family) in [(Accepts::Yes, "Tahoe"), (Accepts::No, "Sequoia")] {
+        let scaleway = unsure(|it| it.os_follows_reinstall = follows);
+        let client = scaleway.client();
+        let id = scaleway.order_host(&HostSpec::named("box"));
+        let images = client.list_os(&zone(), None).await.unwrap();
+        let tahoe = images.iter().find(|os| os.family == "Tahoe").unwrap();
+        client.reinstall(&zone(), &id, Some(&tahoe.id)).await.unwrap();
+        assert_eq!(client.server(&zone(), &id).await.unwrap().os.unwrap().family, family);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_change_of_a_busy_host_is_refused_with_its_state_or_accepted() {
+    let busy = Some(ErrorKind::TransientState { state: ServerStatus::Reinstalling });
+    for (accepts, expected) in [(Accepts::No, busy), (Accepts::Yes, None)] {
+        let scaleway = unsure(|it| {
+            it.update_while_transient = accepts;
+            it.reboot_while_transient = accepts;
+            it.reinstall_while_transient = accepts;
+            it.delete_while_transient = accepts;
+        });
+        let client = scaleway.client();
+        let wiped = async || {
+            let id = scaleway.order_host(&HostSpec::named("box"));
+            client.reinstall(&zone(), &id, None).await.unwrap();
+            id
+        };
+        let id = wiped().await;
+        assert_eq!(refused(client.rename(&zone(), &id, "new").await), expected);
+        assert_eq!(refused(client.schedule_deletion(&zone(), &wiped().await).await), expected);
+        assert_eq!(refused(client.reboot(&zone(), &wiped().await).await), expected);
+        assert_eq!(refused(client.reinstall(&zone(), &wiped().await, None).await), expected);
+        assert_eq!(refused(client.delete(&zone(), &wiped().await).await), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn names_are_free_or_restricted_and_unique_or_not() {
+    for (accepts, odd, twice) in [
+        (Accepts::Yes, None, None),
+        (Accepts::No, Some(ErrorKind::InvalidArgument), Some(ErrorKind::AlreadyExists)),
+    ] {
+        let scaleway = unsure(|it| {
+            it.free_names = accepts;
+            it.duplicate_names = accepts;
+        });
+        let client = scaleway.client();
+        let [id, _other] = ["one", "two"].map(|name| scaleway.order_host(&HostSpec::named(name)));
+        let long = "x".repeat(64);
+        for name in ["a name", "naïve", long.as_str()] {
+            assert_eq!(refused(client.rename(&zone(), &id, name).await), odd, "{name}");
+        }
+        assert_eq!(refused(client.rename(&zone(), &id, "two").await), twice);
+        assert_eq!(refused(client.rename(&zone(), &id, &"x".repeat(63)).await), None);
+        let own = scaleway.host(&id).unwrap().name;
+        assert_eq!(refused(client.rename(&zone(), &id, &own).await), None, "its own name");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_twice_is_refused_or_accepted() {
+    for (accepts, expected) in [(Accepts::No, Some(ErrorKind::AlreadyExists)), (Accepts::Yes, None)]
+    {
+        let client = unsure(|it| it.duplicate_keys = accepts).client();
+        client.create_ssh_key("fleet", "ssh-ed25519 AAAA one").await.unwrap();
+        assert_eq!(refused(client.create_ssh_key("other", "ssh-ed25519 AAAA").await), expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_is_too_large_is_cut_or_refused_and_the_default_is_a_setting() {
+    for (accepts, default) in [(Accepts::Yes, 20), (Accepts::No, 50)] {
+        let mut settings = Settings { default_page_size: default, ..Settings::new(1) };
+        settings.unsure.oversized_pages = accepts;
+        let scaleway = world(settings);
+        for number in 0..120 {
+            scaleway.order_host(&HostSpec::named(format!("box-{number}")));
+        }
+        let plain = wire(&scaleway, Method::GET, "servers", "").await;
+        assert_eq!(plain["servers"].as_array().unwrap().len(), default);
+        let large = wire(&scaleway, Method::GET, "servers?page_size=101", "").await;
+        match accepts {
+            Accepts::Yes => assert_eq!(large["servers"].as_array().unwrap().len(), 100),
+            Accepts::No => assert_eq!(large["type"], "invalid_arguments"),
+        }
+        assert_eq!(scaleway.client().list_servers(&zone()).await.unwrap().len(), 120);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_server_is_forbidden_or_not_found() {
+    for (gone, expected) in
+        [(Gone::Permission, ErrorKind::Permission), (Gone::NotFound, ErrorKind::NotFound)]
+    {
+        let scaleway = unsure(|it| it.gone = gone);
+        let id = scaleway.order_host(&HostSpec::named("box"));
+        scaleway.delete_host(&id);
+        let client = scaleway.client();
+        assert_eq!(refused(client.server(&zone(), &id).await), Some(expected.clone()));
+        assert_eq!(refused(client.delete(&zone(), &id).await), Some(expected));
+    }
+}
