@@ -131,17 +131,17 @@ impl World {
         self.create_with(name, json!({"containers": [{"name": "runner", "image": "img"}]})).await
     }
 
-    /// Creates a Pod that the scheduler has placed; the name that its VM will have.
-    async fn create_with(&self, name: &str, mut spec: Value) -> VmName {
-        spec["nodeName"] = json!("mac-1");
+    /// Creates a Pod and places it as the scheduler does; the name that its VM will have.
+    async fn create_with(&self, name: &str, spec: Value) -> VmName {
         let pod = json!({"metadata": {"name": name}, "spec": spec});
         let pod = serde_json::from_value(pod).unwrap();
         let made = self.pods().create(&PostParams::default(), &pod).await.unwrap();
-        let scheduled = json!({"status": {"conditions": [
-            {"type": "PodScheduled", "status": "True"},
-        ]}});
-        let params = PatchParams::default();
-        self.pods().patch_status(name, &params, &Patch::Merge(scheduled)).await.unwrap();
+        let target = json!({"kind": "Node", "name": "mac-1"});
+        let binding = json!({"metadata": {"name": name}, "target": target});
+        let params = PostParams::default();
+        let bound: Result<Value, _> =
+            self.pods().create_subresource("binding", name, &params, &binding).await;
+        bound.unwrap();
         VmName::new(format!("{name}-{}", made.uid().unwrap()))
     }
 
@@ -202,7 +202,7 @@ impl World {
             let held = finalizers.is_some_and(|all| all.contains(finalizer::POD_VM));
             assert!(held, "S29: VM {name} outlived its Pod's finalizer");
         }
-        for pod in pods.iter() {
+        for pod in &pods {
             assert!(!pod["status"].to_string().contains(SECRET), "a secret in {pod}");
             agrees(&pod["status"]);
         }
