@@ -28,6 +28,8 @@ use std::sync::Arc;
 use applecart_api::clock::Clock;
 use applecart_api::ids::ClusterId;
 use applecart_mac::Dial;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 
@@ -71,7 +73,13 @@ struct Context {
 
 impl Provider {
     /// Runs until dropped. Returns only if the cluster's own id cannot be read.
-    pub async fn run(self) -> Result<(), ReadError> {
+    ///
+    /// Boxed, so that the whole of it is compiled here and not in every program that runs it.
+    pub fn run(self) -> BoxFuture<'static, Result<(), ReadError>> {
+        self.start().boxed()
+    }
+
+    async fn start(self) -> Result<(), ReadError> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let kube_system =
             calls::read("namespace kube-system", namespaces.get("kube-system")).await?;

@@ -16,7 +16,8 @@ use applecart_core::runner_pool::{
     Account, Action, Decision, Limits, Observed, Pool, Runner, RunnerState, Trouble, account,
     decide, pod,
 };
-use futures::{StreamExt, future};
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt, future};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
@@ -72,8 +73,12 @@ struct Turn {
 }
 
 impl RunnerPools {
-    /// Runs until dropped.
-    pub async fn run(self) {
+    /// Runs until dropped. Boxed, so that it is compiled here.
+    pub fn run(self) -> BoxFuture<'static, ()> {
+        self.start().boxed()
+    }
+
+    async fn start(self) {
         let client = self.client.clone();
         let context = Arc::new(Context {
             events: Events::new(self.client.clone(), "runnerpool-controller", self.clock.clone()),

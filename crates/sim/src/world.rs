@@ -20,6 +20,8 @@ use applecart_api::runner_pool::{RunnerPool, RunnerPoolSpec};
 use applecart_mac::KeyPair;
 use applecart_operator::provider::Provider;
 use applecart_operator::runner_pools::RunnerPools;
+use futures::FutureExt;
+use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use kube::Api;
 use kube::api::{ListParams, ObjectMeta, PostParams};
@@ -159,8 +161,12 @@ impl World {
         }
     }
 
-    /// Runs the world until dropped.
-    pub async fn run(&self) {
+    /// Runs the world until dropped. Boxed, so that it is compiled here.
+    pub fn run(&self) -> BoxFuture<'_, ()> {
+        self.start().boxed()
+    }
+
+    async fn start(&self) {
         let settings = &self.settings;
         let clock = settings.clock.clone();
         let pools = RunnerPools {
