@@ -1,5 +1,5 @@
-//! Where nobody knows how the real service behaves, both behaviours are simulated, and what the client
-//! guarantees holds under both.
+//! Where nobody knows how the real service behaves, both behaviours are simulated, and what the
+//! client guarantees holds under both.
 
 #[path = "support/scaleway_world.rs"]
 mod scaleway_world;
@@ -254,4 +254,14 @@ async fn a_deleted_server_is_forbidden_or_not_found() {
         assert_eq!(refused(client.server(&zone(), &id).await), Some(expected.clone()));
         assert_eq!(refused(client.delete(&zone(), &id).await), Some(expected));
     }
+}
+
+#[test]
+fn every_question_can_be_answered_by_name_and_a_wrong_word_is_told_the_right_ones() {
+    let by_name = Unsure::default().answer("gone", "not_found").unwrap();
+    assert_eq!(by_name, Unsure { gone: Gone::NotFound, ..Unsure::default() });
+    let shown = Unsure::default().answer("list_credentials", "plain").unwrap();
+    assert_eq!(shown, Unsure { list_credentials: Shown::Plain, ..Unsure::default() });
+    assert!(Unsure::default().answer("weather", "fine").unwrap_err().contains("gone"));
+    assert!(Unsure::default().answer("gone", "fishing").unwrap_err().contains("not_found"));
 }

@@ -1,4 +1,4 @@
-//! One simulated host: what it is doing, and how it looks on the wire. Time comes in as an argument.
+//! One simulated host: what it is doing, and how it looks on the wire. Time is an argument.
 
 use std::net::Ipv4Addr;
 

@@ -151,8 +151,8 @@ impl State {
         self.images.iter().find(|image| image.id == id)
     }
 
-    /// What a kind is installed with unless told otherwise, if that is still offered; else the first
-    /// image that runs on it.
+    /// What a kind is installed with unless told otherwise, if that is still offered; else the
+    /// first image that runs on it.
     pub(super) fn default_image(&self, kind: &str) -> Option<&Image> {
         let default = catalogue::kind_of(kind).map(|kind| kind.default_image);
         let by_name = |image: &&Image| Some(image.name) == default;
