@@ -93,7 +93,7 @@ impl Scaleway {
                 // Never sent, but Scaleway's own tools insist on its form.
                 ("SCW_ACCESS_KEY", "SCWXXXXXXXXXXXXXXXXX".to_owned()),
                 ("SCW_SECRET_KEY", state.settings.secret_key.expose_secret().to_owned()),
-                ("SCW_DEFAULT_ORGANIZATION_ID", state.seeded().organization()),
+                ("SCW_DEFAULT_ORGANIZATION_ID", seeded::ORGANIZATION.to_owned()),
                 ("SCW_DEFAULT_PROJECT_ID", state.settings.project.to_string()),
                 ("SCW_DEFAULT_ZONE", zone.to_string()),
             ]

@@ -21,9 +21,10 @@ async fn conforms(version: &str, flags: &[&str]) {
     let mut run = Command::new(&program);
     run.envs(served.scaleway.environment(&served.url, &"fr-par-1".parse().unwrap()));
     let output = tokio::task::spawn_blocking(move || {
-        let built = build.output().expect("Go is needed for this test: https://go.dev/doc/install");
-        let problem = String::from_utf8_lossy(&built.stderr);
-        assert!(built.status.success(), "the SDK's program does not build: {problem}");
+        let compiled =
+            build.output().expect("Go is needed for this test: https://go.dev/doc/install");
+        let problem = String::from_utf8_lossy(&compiled.stderr);
+        assert!(compiled.status.success(), "the SDK's program does not build: {problem}");
         run.output().expect("what was just built")
     })
     .await

@@ -52,6 +52,7 @@ fn refused<T>(result: Result<T, Error>) -> Option<ErrorKind> {
 fn worlds() -> Vec<Unsure> {
     let flips: &[fn(&mut Unsure)] = &[
         |_| {},
+        |it| it.get_credentials = Shown::VncOnly,
         |it| it.list_credentials = Shown::Empty,
         |it| it.list_credentials = Shown::Plain,
         |it| it.reinstall_credentials = Shown::Empty,
@@ -113,7 +114,7 @@ async fn a_hosts_life_is_the_same_to_the_client_in_every_world() {
 
 #[tokio::test(start_paused = true)]
 async fn credentials_in_lists_and_after_a_reinstall_are_sealed_empty_or_plain() {
-    for shown in [Shown::Sealed, Shown::Empty, Shown::Plain] {
+    for shown in [Shown::Sealed, Shown::Empty, Shown::Plain, Shown::VncOnly] {
         let scaleway = unsure(|it| {
             it.list_credentials = shown;
             it.reinstall_credentials = shown;
@@ -129,8 +130,25 @@ async fn credentials_in_lists_and_after_a_reinstall_are_sealed_empty_or_plain() 
                 Shown::Sealed => assert_eq!((sudo, vnc), (SEALED, SEALED)),
                 Shown::Empty => assert_eq!((sudo, vnc), ("", "")),
                 Shown::Plain => assert!(vnc.contains(sudo) && sudo.len() == 12),
+                Shown::VncOnly => assert!(sudo.is_empty() && vnc.starts_with("vnc://m1:")),
             }
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_tells_the_password_from_either_field_and_never_a_placeholder() {
+    // P8, P19
+    for (shown, told) in [
+        (Shown::Plain, true),
+        (Shown::VncOnly, true),
+        (Shown::Sealed, false),
+        (Shown::Empty, false),
+    ] {
+        let scaleway = unsure(|it| it.get_credentials = shown);
+        let id = scaleway.order_host(&HostSpec::named("box"));
+        let server = scaleway.client().server(&zone(), &id).await.unwrap();
+        assert_eq!(server.password.is_some(), told, "{shown:?}");
     }
 }
 

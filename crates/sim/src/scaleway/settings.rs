@@ -58,7 +58,7 @@ impl Default for Durations {
     }
 }
 
-/// What credentials look like in an answer that is not a `GET` of one server.
+/// What credentials look like in an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shown {
@@ -69,6 +69,8 @@ pub enum Shown {
     Empty,
     /// The real values.
     Plain,
+    /// The password is empty, and in the VNC address alone.
+    VncOnly,
 }
 
 /// When a wipe changes the password.
@@ -108,6 +110,8 @@ pub enum Accepts {
 /// Both answers to each question that the facts leave open. The default is the likelier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsure {
+    /// Credentials in a `GET` of one server.
+    pub get_credentials: Shown,
     /// Credentials in a list.
     pub list_credentials: Shown,
     /// Credentials in the answer to a reinstall.
@@ -139,6 +143,7 @@ pub struct Unsure {
 impl Default for Unsure {
     fn default() -> Self {
         Self {
+            get_credentials: Shown::Plain,
             list_credentials: Shown::Sealed,
             reinstall_credentials: Shown::Sealed,
             new_password: NewPassword::WhenReady,
