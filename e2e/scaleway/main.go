@@ -198,7 +198,7 @@ func create(w *world) {
 	seen := w.get(made.ID)
 	url := fmt.Sprintf("vnc://m1:%s@%s:59010", seen.SudoPassword, seen.IP)
 	check(len(seen.SudoPassword) == 12 && seen.VncURL == url, "%q %q", seen.SudoPassword, seen.VncURL)
-	check(seen.Os.Family == "Sequoia" && seen.VpcStatus == apple.ServerVpcStatusVpcDisabled, "%+v", seen)
+	check(seen.Os.Family == "Sequoia" && seen.VpcStatus == "vpc_disabled", "%+v", seen)
 	list := must(w.apple.ListServers(&apple.ListServersRequest{Zone: zone}))
 	check(list.TotalCount == 1 && isSealed(list.Servers[0]), "%+v", list)
 	advance(140 * time.Second)
@@ -253,9 +253,9 @@ func update(w *world) {
 	touched := must(w.apple.UpdateServer(&apple.UpdateServerRequest{Zone: zone, ServerID: id}))
 	check(touched.UpdatedAt.After(*before.UpdatedAt), "an empty update counts")
 	on := &apple.UpdateServerRequest{Zone: zone, ServerID: id, EnableVpc: scw.BoolPtr(true)}
-	check(must(w.apple.UpdateServer(on)).VpcStatus == apple.ServerVpcStatusVpcUpdating, "vpc")
+	check(must(w.apple.UpdateServer(on)).VpcStatus == "vpc_updating", "vpc")
 	advance(time.Minute)
-	check(w.get(id).VpcStatus == apple.ServerVpcStatusVpcEnabled, "vpc %s", w.get(id).VpcStatus)
+	check(w.get(id).VpcStatus == "vpc_enabled", "vpc %s", w.get(id).VpcStatus)
 	w.drop(id)
 }
 
@@ -417,7 +417,7 @@ func sshKeys(w *world) {
 	request := &iam.CreateSSHKeyRequest{Name: "fleet", PublicKey: material + " me@home"}
 	made := must(w.iam.CreateSSHKey(request))
 	check(made.PublicKey == material && made.ProjectID == w.project, "%q", made.PublicKey)
-	check(made.Fingerprint == "256 MD5:c8:1d:ee:f6:e6:45:8c:5e:da:84:d9:1a:ae:22:fa:13 (ssh-ed25519)", "%q", made.Fingerprint)
+	check(made.Fingerprint == "256 MD5:0f:a2:0a:d7:38:3e:65:45:08:6b:63:84:1c:ff:dc:ba (ssh-ed25519)", "%q", made.Fingerprint)
 	_, err := w.iam.CreateSSHKey(request)
 	twice := typed[*scw.ResponseError](err)
 	check(twice.StatusCode == 409 && twice.Type == "already_exists", "%+v", twice)

@@ -27,7 +27,7 @@ use crate::transport::{Transport, TransportError};
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a write may wait for its turn. What it was decided on must still be fresh when it goes.
-const WRITE_PATIENCE: Duration = Duration::from_secs(2);
+pub const WRITE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How often a read is tried.
 const READ_ATTEMPTS: u32 = 4;

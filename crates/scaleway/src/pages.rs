@@ -3,9 +3,9 @@
 //! Pages are counted by position, so a deletion moves everything behind it forward: who reads
 //! forward steps over an item that moves from the next page to the present one. **We read
 //! backward.** Positions only ever get smaller (new items come last), the page that we read gets
-//! smaller by one at a time, and so an item that is there throughout cannot pass us: at the start it
-//! is on our page or before it, at the end on our page or behind it, and it may meet us twice but not
-//! miss us. What we meet twice we keep once, as last seen.
+//! smaller by one at a time, and so an item that is there throughout cannot pass us: at the start
+//! it is on our page or before it, at the end on our page or behind it. It may meet us twice but
+//! not miss us. What we meet twice we keep once, as last seen.
 
 use std::collections::BTreeMap;
 

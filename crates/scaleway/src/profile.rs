@@ -137,7 +137,9 @@ impl Profile {
         self.zone.as_ref().ok_or(ProfileError::Missing { variable, field, file })
     }
 
-    pub(crate) fn api_url(&self) -> &str {
+    /// Where the API is, without a slash at the end.
+    #[must_use]
+    pub fn api_url(&self) -> &str {
         &self.api_url
     }
 

@@ -29,7 +29,9 @@ mod state;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use applecart_api::clock::Clock;
+use applecart_api::ids::Zone;
 use applecart_scaleway::{Client, Config, Profile};
+use secrecy::ExposeSecret;
 
 pub use answer::Answer;
 pub use bench::{BenchReport, bench};
@@ -80,6 +82,22 @@ impl Scaleway {
     #[must_use]
     pub fn client(&self) -> Client {
         Client::new(self.service(), self.config())
+    }
+
+    /// What to set for any client of the real service to call this one at `url`.
+    #[must_use]
+    pub fn environment(&self, url: &str, zone: &Zone) -> Vec<(&'static str, String)> {
+        self.with(|state| {
+            vec![
+                ("SCW_API_URL", url.to_owned()),
+                // Never sent, but Scaleway's own tools insist on its form.
+                ("SCW_ACCESS_KEY", "SCWXXXXXXXXXXXXXXXXX".to_owned()),
+                ("SCW_SECRET_KEY", state.settings.secret_key.expose_secret().to_owned()),
+                ("SCW_DEFAULT_ORGANIZATION_ID", seeded::ORGANIZATION.to_owned()),
+                ("SCW_DEFAULT_PROJECT_ID", state.settings.project.to_string()),
+                ("SCW_DEFAULT_ZONE", zone.to_string()),
+            ]
+        })
     }
 
     /// Does something with the state as it is now.

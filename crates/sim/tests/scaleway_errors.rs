@@ -3,12 +3,13 @@
 #[path = "support/scaleway_http.rs"]
 mod scaleway_http;
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use applecart_api::ids::{ServerId, Zone};
 use applecart_scaleway::{
-    Client, Error, ErrorKind as Kind, Operation as Called, Profile, Retry, ServerStatus,
-    http_service,
+    Client, Config, Error, ErrorKind as Kind, Operation as Called, Profile, Retry, ServerStatus,
+    Transport, http_service,
 };
 use applecart_sim::scaleway::{Answer, HostSpec, Operation, Rule, Settings, Verdict};
 use jiff::Timestamp;
@@ -18,6 +19,23 @@ use serde_json::{Value, json};
 
 fn zone() -> Zone {
     "fr-par-1".parse().unwrap()
+}
+
+/// One connection pool for all clients of these tests: certificates take a while to read.
+fn transport() -> Transport {
+    static TRANSPORT: LazyLock<Transport> = LazyLock::new(|| http_service().unwrap());
+    TRANSPORT.clone()
+}
+
+/// A configuration with a limit of its own.
+fn config(served: &Served) -> Config {
+    let Settings { secret_key, project, .. } = Settings::new(1);
+    let profile = Profile::new(&served.url, secret_key, project).unwrap();
+    Config::new(profile, served.scaleway.clock())
+}
+
+fn client(served: &Served) -> Client {
+    Client::new(transport(), config(served))
 }
 
 fn typed(kind: &str) -> Answer {
@@ -85,7 +103,7 @@ fn by_type() -> Vec<Row> {
         (
             body(
                 403,
-                &json!({"type": "invalid_request_error", "message": "Quota exceeded for this resource."}),
+                &json!({"type": "invalid_request_error", "message": "Quota exceeded for this"}),
             ),
             Kind::Quota,
             WaitForChange,
@@ -181,12 +199,12 @@ fn broken_successes() -> Vec<Row> {
 
 #[tokio::test]
 async fn every_shape_of_error_has_its_meaning_and_its_class() {
-    let served = Served::new(Settings::new(1)).await;
+    let served = Served::new().await;
     let id = served.scaleway.order_host(&HostSpec::named("box"));
     for (answer, kind, class) in [by_type(), by_status(), broken_successes()].concat() {
         let rule = Rule::next(Operation::UpdateServer, Verdict::FailBefore(answer.clone()));
         served.scaleway.add_rule(rule);
-        let error = served.client().rename(&zone(), &id, "new").await.unwrap_err();
+        let error = client(&served).rename(&zone(), &id, "new").await.unwrap_err();
         assert_eq!(error.kind, kind, "{answer:?}");
         assert_eq!(error.class(), class, "{answer:?}");
         assert_eq!(error.operation, Called::RenameServer);
@@ -200,7 +218,7 @@ async fn every_shape_of_error_has_its_meaning_and_its_class() {
 
 #[tokio::test]
 async fn a_transient_state_says_which() {
-    let served = Served::new(Settings::new(1)).await;
+    let served = Served::new().await;
     let id = served.scaleway.order_host(&HostSpec::named("box"));
     for state in [
         ServerStatus::Starting,
@@ -213,22 +231,22 @@ async fn a_transient_state_says_which() {
         ServerStatus::Other("levitating".into()),
     ] {
         served.scaleway.set_status(&id, state.clone());
-        let error = served.client().reboot(&zone(), &id).await.unwrap_err();
+        let error = client(&served).reboot(&zone(), &id).await.unwrap_err();
         assert_eq!(error.kind, Kind::TransientState { state });
         assert_eq!(error.class(), Retry::WaitForChange);
     }
     served.scaleway.set_status(&id, ServerStatus::Locked);
-    assert_eq!(served.client().reboot(&zone(), &id).await.unwrap_err().kind, Kind::Locked);
+    assert_eq!(client(&served).reboot(&zone(), &id).await.unwrap_err().kind, Kind::Locked);
 }
 
 #[tokio::test]
 async fn a_wrong_key_is_an_authentication_error_and_prints_no_key() {
-    let served = Served::new(Settings::new(1)).await;
-    let mut config = served.config();
+    let served = Served::new().await;
+    let mut config = config(&served);
     let project = config.profile.project.clone();
     config.profile = Profile::new(&served.url, "canary-key".into(), project).unwrap();
     let printed = format!("{:?}", config.profile);
-    let error = Client::new(http_service().unwrap(), config).list_servers(&zone()).await;
+    let error = Client::new(transport(), config).list_servers(&zone()).await;
     let error = error.unwrap_err();
     assert_eq!(error.kind, Kind::Authentication);
     assert!(!format!("{error} {error:?} {printed}").contains("canary-key"));
@@ -236,26 +254,26 @@ async fn a_wrong_key_is_an_authentication_error_and_prints_no_key() {
 
 #[tokio::test]
 async fn a_broken_answer_that_holds_a_password_does_not_print_it() {
-    let served = Served::new(Settings::new(1)).await;
+    let served = Served::new().await;
     let id = served.scaleway.order_host(&HostSpec::named("box"));
     let body = "{\"sudo_password\": \"canary-password\", \"delivered\": \"canary-password\"}";
     let answer = raw(200, "application/json", body);
     served.scaleway.add_rule(Rule::next(Operation::UpdateServer, Verdict::FailBefore(answer)));
-    let error = served.client().rename(&zone(), &id, "new").await.unwrap_err();
+    let error = client(&served).rename(&zone(), &id, "new").await.unwrap_err();
     assert!(!format!("{error} {error:?}").contains("canary-password"));
-    let host = served.client().server(&zone(), &id).await.unwrap();
+    let host = client(&served).server(&zone(), &id).await.unwrap();
     let password = host.password.as_ref().unwrap().expose_secret();
     assert!(!format!("{host:?}").contains(password));
 }
 
 /// What a rename ends with if `verdict` becomes of it; and the name after it.
 async fn renamed(verdict: Verdict) -> (Error, String) {
-    let served = Served::new(Settings::new(1)).await;
+    let served = Served::new().await;
     let id: ServerId = served.scaleway.order_host(&HostSpec::named("old"));
     served.scaleway.add_rule(Rule::next(Operation::UpdateServer, verdict));
-    let mut config = served.config();
+    let mut config = config(&served);
     config.timeout = Duration::from_millis(200);
-    let client = Client::new(http_service().unwrap(), config);
+    let client = Client::new(transport(), config);
     let error = client.rename(&zone(), &id, "new").await.unwrap_err();
     (error, served.scaleway.host(&id).unwrap().name)
 }
@@ -273,12 +291,12 @@ async fn no_answer_is_unknown_and_an_unsent_request_is_not() {
         assert_eq!(error.status, None);
         assert_eq!(after, name, "{verdict:?}");
     }
-    let served = Served::new(Settings::new(1)).await;
-    let mut config = served.config();
+    let served = Served::new().await;
+    let mut config = config(&served);
     let Profile { project, .. } = config.profile.clone();
     // Nobody listens on the port that tcpmux once had.
     config.profile = Profile::new("http://127.0.0.1:1", "key".into(), project).unwrap();
-    let client = Client::new(http_service().unwrap(), config);
+    let client = Client::new(transport(), config);
     let id = served.scaleway.order_host(&HostSpec::named("box"));
     let error = client.rename(&zone(), &id, "new").await.unwrap_err();
     assert_eq!((&error.kind, error.class()), (&Kind::Unreachable, Retry::BackOff));
@@ -286,9 +304,9 @@ async fn no_answer_is_unknown_and_an_unsent_request_is_not() {
 
 #[tokio::test]
 async fn a_deleted_server_is_permission_and_one_that_never_was_is_not_found() {
-    let served = Served::new(Settings::new(1)).await;
+    let served = Served::new().await;
     let id = served.scaleway.order_host(&HostSpec::named("box"));
-    let client = served.client();
+    let client = client(&served);
     client.delete(&zone(), &id).await.unwrap();
     assert_eq!(client.server(&zone(), &id).await.unwrap_err().kind, Kind::Permission);
     let never = "5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e".parse().unwrap();

@@ -62,7 +62,7 @@ fn ids(scaleway: &Scaleway) -> BTreeSet<ServerId> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn what_was_there_throughout_is_listed_exactly_once(

@@ -7,14 +7,11 @@ mod scaleway_http;
 use std::path::Path;
 use std::process::Command;
 
-use applecart_sim::scaleway::Settings;
 use scaleway_http::Served;
-use secrecy::ExposeSecret;
 
 /// Builds the program with these flags, and runs it against an empty account.
 async fn conforms(version: &str, flags: &[&str]) {
-    let served = Served::new(Settings::new(1)).await;
-    let settings = Settings::new(1);
+    let served = Served::new().await;
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("conformance");
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../e2e/scaleway");
@@ -22,15 +19,12 @@ async fn conforms(version: &str, flags: &[&str]) {
     build.current_dir(sources).arg("build").args(flags).arg("-o").arg(&program).arg(".");
     build.env("GOFLAGS", "-buildvcs=false");
     let mut run = Command::new(&program);
-    run.env("SCW_API_URL", &served.url)
-        .env("SCW_ACCESS_KEY", "SCWXXXXXXXXXXXXXXXXX")
-        .env("SCW_SECRET_KEY", settings.secret_key.expose_secret())
-        .env("SCW_DEFAULT_PROJECT_ID", settings.project.as_str())
-        .env("SCW_DEFAULT_ZONE", "fr-par-1");
+    run.envs(served.scaleway.environment(&served.url, &"fr-par-1".parse().unwrap()));
     let output = tokio::task::spawn_blocking(move || {
-        let built = build.output().expect("Go is needed for this test: https://go.dev/doc/install");
-        let problem = String::from_utf8_lossy(&built.stderr);
-        assert!(built.status.success(), "the SDK's program does not build: {problem}");
+        let compiled =
+            build.output().expect("Go is needed for this test: https://go.dev/doc/install");
+        let problem = String::from_utf8_lossy(&compiled.stderr);
+        assert!(compiled.status.success(), "the SDK's program does not build: {problem}");
         run.output().expect("what was just built")
     })
     .await

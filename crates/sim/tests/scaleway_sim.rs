@@ -123,6 +123,11 @@ async fn a_delayed_call_lands_even_after_its_caller_gave_up() {
     assert_eq!(scaleway.host(&id).unwrap().name, "old");
     sleep(Duration::from_secs(2)).await;
     assert_eq!(scaleway.host(&id).unwrap().name, "new");
+    let slow = Verdict::Delay(Duration::from_secs(5));
+    scaleway.add_rule(Rule::next(Operation::UpdateServer, slow));
+    let started = tokio::time::Instant::now();
+    assert_eq!(scaleway.client().rename(&zone(), &id, "newer").await.unwrap().name, "newer");
+    assert_eq!(started.elapsed(), Duration::from_secs(5));
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
-//! Where nobody knows how the real service behaves, both behaviours are simulated, and what the client
-//! guarantees holds under both.
+//! Where nobody knows how the real service behaves, both behaviours are simulated, and what the
+//! client guarantees holds under both.
 
 #[path = "support/scaleway_world.rs"]
 mod scaleway_world;
@@ -52,6 +52,7 @@ fn refused<T>(result: Result<T, Error>) -> Option<ErrorKind> {
 fn worlds() -> Vec<Unsure> {
     let flips: &[fn(&mut Unsure)] = &[
         |_| {},
+        |it| it.get_credentials = Shown::VncOnly,
         |it| it.list_credentials = Shown::Empty,
         |it| it.list_credentials = Shown::Plain,
         |it| it.reinstall_credentials = Shown::Empty,
@@ -113,7 +114,7 @@ async fn a_hosts_life_is_the_same_to_the_client_in_every_world() {
 
 #[tokio::test(start_paused = true)]
 async fn credentials_in_lists_and_after_a_reinstall_are_sealed_empty_or_plain() {
-    for shown in [Shown::Sealed, Shown::Empty, Shown::Plain] {
+    for shown in [Shown::Sealed, Shown::Empty, Shown::Plain, Shown::VncOnly] {
         let scaleway = unsure(|it| {
             it.list_credentials = shown;
             it.reinstall_credentials = shown;
@@ -129,8 +130,25 @@ async fn credentials_in_lists_and_after_a_reinstall_are_sealed_empty_or_plain() 
                 Shown::Sealed => assert_eq!((sudo, vnc), (SEALED, SEALED)),
                 Shown::Empty => assert_eq!((sudo, vnc), ("", "")),
                 Shown::Plain => assert!(vnc.contains(sudo) && sudo.len() == 12),
+                Shown::VncOnly => assert!(sudo.is_empty() && vnc.starts_with("vnc://m1:")),
             }
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_read_tells_the_password_from_either_field_and_never_a_placeholder() {
+    // P8, P19
+    for (shown, told) in [
+        (Shown::Plain, true),
+        (Shown::VncOnly, true),
+        (Shown::Sealed, false),
+        (Shown::Empty, false),
+    ] {
+        let scaleway = unsure(|it| it.get_credentials = shown);
+        let id = scaleway.order_host(&HostSpec::named("box"));
+        let server = scaleway.client().server(&zone(), &id).await.unwrap();
+        assert_eq!(server.password.is_some(), told, "{shown:?}");
     }
 }
 
@@ -254,4 +272,14 @@ async fn a_deleted_server_is_forbidden_or_not_found() {
         assert_eq!(refused(client.server(&zone(), &id).await), Some(expected.clone()));
         assert_eq!(refused(client.delete(&zone(), &id).await), Some(expected));
     }
+}
+
+#[test]
+fn every_question_can_be_answered_by_name_and_a_wrong_word_is_told_the_right_ones() {
+    let by_name = Unsure::default().answer("gone", "not_found").unwrap();
+    assert_eq!(by_name, Unsure { gone: Gone::NotFound, ..Unsure::default() });
+    let shown = Unsure::default().answer("list_credentials", "plain").unwrap();
+    assert_eq!(shown, Unsure { list_credentials: Shown::Plain, ..Unsure::default() });
+    assert!(Unsure::default().answer("weather", "fine").unwrap_err().contains("gone"));
+    assert!(Unsure::default().answer("gone", "fishing").unwrap_err().contains("not_found"));
 }

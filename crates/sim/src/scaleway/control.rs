@@ -19,22 +19,24 @@ use super::state::State;
 
 /// What `/sim/` understands, for people.
 pub const LEVERS: &str = "\
-GET    /sim/state             everything there is, but for passwords
-POST   /sim/hosts             pre-order: {\"name\": \"pool-1\", \"type\"?: \"M2-L\", \"zone\"?: \"fr-par-1\",
-                              \"os\"?: \"macos-sequoia-15.6\", \"project\"?: \"<id>\", \"ordered_seconds_ago\"?: 172800}
-PATCH  /sim/hosts/<id>        out of band: {\"name\"?: \"x\", \"status\"?: \"locked\"}
-DELETE /sim/hosts/<id>        out of band, whatever its floor
-POST   /sim/stock             {\"zone\": \"fr-par-1\", \"type\": \"M4-M\", \"left\": 0}
-DELETE /sim/os/<id>           withdraw an image
-POST   /sim/clock             {\"advance_seconds\": 3600}
-POST   /sim/rules             {\"operation\"?: \"update_server\", \"server\"?: \"<id>\", \"nth\"?: 1,
-                              \"times\"?: 1 (0: for ever), \"effect\": <effect>}
-DELETE /sim/rules             forget all rules
+GET    /sim/state       everything there is, but for passwords
+POST   /sim/hosts       pre-order: {'name': 'pool-1', 'type'?: 'M2-L', 'zone'?: 'fr-par-1',
+                        'os'?: 'macos-sequoia-15.6', 'project'?: '<id>',
+                        'ordered_seconds_ago'?: 172800}
+PATCH  /sim/hosts/<id>  out of band: {'name'?: 'x', 'status'?: 'locked'}
+DELETE /sim/hosts/<id>  out of band, whatever its floor
+POST   /sim/stock       {'zone': 'fr-par-1', 'type': 'M4-M', 'left': 0}
+DELETE /sim/os/<id>     withdraw an image
+POST   /sim/clock       {'advance_seconds': 3600}
+POST   /sim/rules       {'operation'?: 'update_server', 'server'?: '<id>', 'nth'?: 1,
+                        'times'?: 1 (0: for ever), 'effect': <effect>}
+DELETE /sim/rules       forget all rules
 
-<effect>: \"lose_request\", \"lose_answer\" (the connection breaks), \"hang_request\", \"hang_answer\"
-(never answered), {\"delay\": <seconds>}, {\"error\": \"too_many_requests\"} (any error type),
-{\"html\": 502}, {\"empty\": 500}, {\"answer\": {\"status\": 429, \"content_type\"?: \"text/plain\",
-\"retry_after\"?: \"7\", \"body\"?: \"…\"}}
+Bodies are JSON, shown here with single quotes; ? marks what may be left out.
+<effect>: 'lose_request', 'lose_answer' (the connection breaks), 'hang_request', 'hang_answer'
+(never answered), {'delay': <seconds>}, {'error': 'too_many_requests'} (any error type),
+{'html': 502}, {'empty': 500}, {'answer': {'status': 429, 'content_type'?: 'text/plain',
+'retry_after'?: '7', 'body'?: '...'}}
 ";
 
 type Pulled = Result<Value, String>;

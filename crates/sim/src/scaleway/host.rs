@@ -1,4 +1,4 @@
-//! One simulated host: what it is doing, and how it looks on the wire. Time comes in as an argument.
+//! One simulated host: what it is doing, and how it looks on the wire. Time is an argument.
 
 use std::net::Ipv4Addr;
 
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::catalogue::Image;
-use super::seeded::Seeded;
+use super::seeded::{ORGANIZATION, Seeded};
 use super::settings::{NewPassword, Shown};
 
 /// What a host is doing.
@@ -131,20 +131,22 @@ impl Host {
     }
 
     pub(super) fn to_json(&self, seeded: Seeded, shown: Shown) -> Value {
-        let (vnc_port, password) = (59_010, self.password(seeded));
+        let vnc_url = |password: &str| format!("vnc://{USER}:{password}@{}:{VNC_PORT}", self.ip);
         let (sudo_password, vnc_url) = match shown {
             Shown::Sealed => (SEALED.to_owned(), SEALED.to_owned()),
             Shown::Empty => (String::new(), String::new()),
             Shown::Plain => {
-                let url = format!("vnc://{USER}:{password}@{}:{vnc_port}", self.ip);
+                let password = self.password(seeded);
+                let url = vnc_url(&password);
                 (password, url)
             }
+            Shown::VncOnly => (String::new(), vnc_url(&self.password(seeded))),
         };
         json!({
             "id": self.id, "type": self.server_type, "name": self.name,
-            "project_id": self.project, "organization_id": seeded.organization(),
+            "project_id": self.project, "organization_id": ORGANIZATION,
             "ip": self.ip, "vnc_url": vnc_url, "ssh_username": USER,
-            "sudo_password": sudo_password, "vnc_port": vnc_port,
+            "sudo_password": sudo_password, "vnc_port": VNC_PORT,
             "os": self.image.inside_server(), "status": self.status().as_str(),
             "created_at": self.created_at, "updated_at": self.updated_at,
             "deletable_at": self.deletable_at, "deletion_scheduled": self.deletion_scheduled,
@@ -176,3 +178,6 @@ impl Host {
 
 /// Whom one logs in as, on every kind.
 pub(super) const USER: &str = "m1";
+
+/// Where its screen is shared, as observed.
+const VNC_PORT: u16 = 59_010;

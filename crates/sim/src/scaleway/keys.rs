@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::answer::{Answer, Performed};
 use super::route::{Query, body};
-use super::seeded::Seeded;
+use super::seeded::ORGANIZATION;
 use super::settings::Accepts;
 use super::state::State;
 
@@ -30,11 +30,11 @@ pub(super) struct Key {
 }
 
 impl Key {
-    fn to_json(&self, seeded: Seeded) -> Value {
+    fn to_json(&self) -> Value {
         json!({
             "id": self.id, "name": self.name, "public_key": self.public,
             "fingerprint": fingerprint(&self.public), "created_at": self.created_at,
-            "updated_at": self.updated_at, "organization_id": seeded.organization(),
+            "updated_at": self.updated_at, "organization_id": ORGANIZATION,
             "project_id": self.project, "disabled": self.disabled,
         })
     }
@@ -108,13 +108,13 @@ impl State {
             _ => return Err(Answer::invalid("order_by", "constraint", "unknown order")),
         }
         let page = query.page(&self.settings)?.of(&keys);
-        let page: Vec<Value> = page.iter().map(|key| key.to_json(self.seeded())).collect();
+        let page: Vec<Value> = page.iter().map(|key| key.to_json()).collect();
         Ok(Answer::ok(&json!({"ssh_keys": page, "total_count": keys.len()})))
     }
 
     pub(super) fn get_key(&self, id: &str) -> Performed {
         let index = self.find_key(id, "read")?;
-        Ok(Answer::ok(&self.keys[index].to_json(self.seeded())))
+        Ok(Answer::ok(&self.keys[index].to_json()))
     }
 
     pub(super) fn create_key(&mut self, bytes: &[u8]) -> Performed {
@@ -144,7 +144,7 @@ impl State {
             created_at: now,
             updated_at: now,
         };
-        let answer = Answer::ok(&key.to_json(self.seeded()));
+        let answer = Answer::ok(&key.to_json());
         self.keys.push(key);
         Ok(answer)
     }
@@ -152,12 +152,12 @@ impl State {
     pub(super) fn update_key(&mut self, id: &str, bytes: &[u8]) -> Performed {
         let change: UpdateBody = body(bytes)?;
         let index = self.find_key(id, "write")?;
-        let (now, seeded) = (self.now, self.seeded());
+        let now = self.now;
         let key = &mut self.keys[index];
         key.name = change.name.unwrap_or_else(|| key.name.clone());
         key.disabled = change.disabled.unwrap_or(key.disabled);
         key.updated_at = now;
-        Ok(Answer::ok(&key.to_json(seeded)))
+        Ok(Answer::ok(&key.to_json()))
     }
 
     pub(super) fn delete_key(&mut self, id: &str) -> Performed {

@@ -189,7 +189,12 @@ impl Scaleway {
     /// If there is no such kind or image.
     #[allow(clippy::must_use_candidate, reason = "the host is the point, its id may not be")]
     pub fn order_host(&self, spec: &HostSpec) -> ServerId {
-        self.with(|state| state.pre_order(spec)).expect("a host that can be ordered")
+        self.try_order(spec).expect("a host that can be ordered")
+    }
+
+    /// Puts a host into the account, or says why there can be no such host.
+    pub fn try_order(&self, spec: &HostSpec) -> Result<ServerId, String> {
+        self.with(|state| state.pre_order(spec))
     }
 
     /// All hosts, in order of creation.

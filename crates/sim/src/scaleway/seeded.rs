@@ -6,6 +6,9 @@ use std::net::Ipv4Addr;
 use applecart_api::ids::ServerId;
 use sha2::{Digest, Sha256};
 
+/// Whose project it is. Like the project's id it does not depend on the seed.
+pub(super) const ORGANIZATION: &str = "06000000-0000-4000-8000-00000000c0de";
+
 /// The source of ids, addresses, passwords and host keys. Same seed, same values, in any order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Seeded(pub u64);
@@ -24,10 +27,6 @@ impl Seeded {
         let hex = format!("{number:032x}");
         let (a, b, c) = (&hex[..8], &hex[8..12], &hex[12..16]);
         format!("{a}-{b}-{c}-{}-{}", &hex[16..20], &hex[20..])
-    }
-
-    pub(super) fn organization(self) -> String {
-        self.uuid("organization", 0)
     }
 
     /// Twelve letters and digits, other ones after every wipe.

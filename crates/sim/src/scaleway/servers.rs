@@ -10,6 +10,7 @@ use super::answer::{Answer, Performed};
 use super::catalogue::{self, Image};
 use super::host::{Commitment, Host, Phase, Vpc};
 use super::route::{Query, body};
+use super::seeded::ORGANIZATION;
 use super::settings::{Accepts, Gone, Shown};
 use super::state::{NewHost, State};
 
@@ -64,7 +65,7 @@ impl State {
     pub(super) fn list_servers(&self, zone: &Zone, query: &Query) -> Performed {
         let foreign = |name, own: &str| query.get(name).is_some_and(|value| value != own);
         if foreign("project_id", self.settings.project.as_str())
-            || foreign("organization_id", &self.seeded().organization())
+            || foreign("organization_id", ORGANIZATION)
         {
             return Err(Answer::denied("read", "server"));
         }
@@ -83,7 +84,7 @@ impl State {
     }
 
     pub(super) fn get_server(&self, zone: &Zone, id: &ServerId) -> Performed {
-        Ok(self.answer(self.find(zone, id, "read")?, Shown::Plain))
+        Ok(self.answer(self.find(zone, id, "read")?, self.settings.unsure.get_credentials))
     }
 
     pub(super) fn create_server(&mut self, zone: &Zone, bytes: &[u8]) -> Performed {
@@ -184,12 +185,13 @@ impl State {
         if unsure.free_names == Accepts::No && !is_plain {
             return Err(Answer::invalid("name", "format", "letters, digits, dash, dot; up to 63"));
         }
+        if unsure.duplicate_names == Accepts::Yes {
+            return Ok(());
+        }
         let taken = |host: &&Host| host.name == name && Some(&host.id) != own;
         match self.hosts.values().find(taken) {
-            Some(host) if unsure.duplicate_names == Accepts::No => {
-                Err(Answer::already_exists("server", host.id.as_str()))
-            }
-            Some(_) | None => Ok(()),
+            Some(host) => Err(Answer::already_exists("server", host.id.as_str())),
+            None => Ok(()),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The way in: as a tower service inside the process, or over HTTP.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use applecart_scaleway::{Transport, TransportError};
@@ -104,12 +105,10 @@ impl Scaleway {
     }
 
     async fn delayed(&self, asked: Asked, delay: Duration) -> Answer {
-        let ticket = self.with(|state| state.delay(asked, delay));
+        let waits = Arc::new(());
+        let ticket = self.with(|state| state.delay(asked, delay, Arc::downgrade(&waits)));
         tokio::time::sleep(delay).await;
-        self.with(|state| {
-            state.land(ticket);
-            state.land(ticket).expect("it has landed")
-        })
+        self.with(|state| state.collect(ticket))
     }
 
     fn finish(&self, answer: Answer, zone: &str) -> Response<Bytes> {

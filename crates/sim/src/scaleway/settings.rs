@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use applecart_scaleway::ProjectId;
 use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
 
 /// Everything about a simulated Scaleway that does not change while it runs.
 #[derive(Clone, Debug)]
@@ -57,8 +58,9 @@ impl Default for Durations {
     }
 }
 
-/// What credentials look like in an answer that is not a `GET` of one server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What credentials look like in an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Shown {
     /// The literal `<sealed>`.
     #[default]
@@ -67,10 +69,13 @@ pub enum Shown {
     Empty,
     /// The real values.
     Plain,
+    /// The password is empty, and in the VNC address alone.
+    VncOnly,
 }
 
 /// When a wipe changes the password.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum NewPassword {
     /// When the host is ready again: until then a read gives the old one.
     #[default]
@@ -82,7 +87,8 @@ pub enum NewPassword {
 }
 
 /// What a deleted server answers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Gone {
     /// 403, as every recording shows.
     #[default]
@@ -92,7 +98,8 @@ pub enum Gone {
 }
 
 /// What happens to a value that the service may or may not accept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Accepts {
     /// It is accepted.
     Yes,
@@ -101,8 +108,10 @@ pub enum Accepts {
 }
 
 /// Both answers to each question that the facts leave open. The default is the likelier one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsure {
+    /// Credentials in a `GET` of one server.
+    pub get_credentials: Shown,
     /// Credentials in a list.
     pub list_credentials: Shown,
     /// Credentials in the answer to a reinstall.
@@ -134,6 +143,7 @@ pub struct Unsure {
 impl Default for Unsure {
     fn default() -> Self {
         Self {
+            get_credentials: Shown::Plain,
             list_credentials: Shown::Sealed,
             reinstall_credentials: Shown::Sealed,
             new_password: NewPassword::WhenReady,
@@ -148,6 +158,20 @@ impl Default for Unsure {
             oversized_pages: Accepts::Yes,
             gone: Gone::Permission,
         }
+    }
+}
+
+impl Unsure {
+    /// The same world, but for one answer: `answer("gone", "not_found")`.
+    pub fn answer(self, question: &str, answer: &str) -> Result<Self, String> {
+        let mut answers = serde_json::to_value(self).expect("words and words");
+        let questions = answers.as_object_mut().expect("a struct is an object");
+        let known: Vec<&str> = questions.keys().map(String::as_str).collect();
+        if !known.contains(&question) {
+            return Err(format!("the questions are {}", known.join(", ")));
+        }
+        questions.insert(question.to_owned(), answer.into());
+        serde_json::from_value(answers).map_err(|error| error.to_string())
     }
 }
 

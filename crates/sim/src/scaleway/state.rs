@@ -1,6 +1,7 @@
 //! The whole simulated account: hosts, keys, stock. No I/O; the time is read once per call.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Weak;
 use std::time::Duration;
 
 use applecart_api::clock::Clock;
@@ -41,6 +42,7 @@ pub(super) struct State {
     pub calls: BTreeMap<&'static str, u64>,
     pub requests: u64,
     in_flight: BTreeMap<u64, InFlight>,
+    landed: BTreeMap<u64, Answer>,
     ordered: u32,
     /// Nothing happens by itself before then.
     next_due: Option<Timestamp>,
@@ -63,6 +65,7 @@ impl State {
             calls: BTreeMap::new(),
             requests: 0,
             in_flight: BTreeMap::new(),
+            landed: BTreeMap::new(),
             ordered: 0,
             next_due: None,
         }
@@ -100,33 +103,34 @@ impl State {
         self.next_due = self.hosts.values().filter_map(Host::due).min();
     }
 
-    /// Takes a call on its way that arrives this much later, and tells its ticket.
-    pub(super) fn delay(&mut self, asked: Asked, delay: Duration) -> u64 {
+    /// Takes a call on its way that arrives this much later, and tells its ticket. `waits` is held
+    /// for as long as somebody wants the answer.
+    pub(super) fn delay(&mut self, asked: Asked, delay: Duration, waits: Weak<()>) -> u64 {
         let ticket = self.requests;
         let due = self.later(delay);
-        self.in_flight.insert(ticket, InFlight::Due(due, asked));
+        self.in_flight.insert(ticket, InFlight { due, asked, waits });
         ticket
     }
 
     fn next_in_flight(&self, now: Timestamp) -> Option<u64> {
-        let due = |(ticket, call): (&u64, &InFlight)| match call {
-            InFlight::Due(due, _) if *due <= now => Some((*due, *ticket)),
-            InFlight::Due(..) | InFlight::Landed(_) => None,
-        };
-        self.in_flight.iter().filter_map(due).min().map(|(_, ticket)| ticket)
+        let due = self.in_flight.iter().filter(|(_, call)| call.due <= now);
+        due.min_by_key(|(ticket, call)| (call.due, **ticket)).map(|(ticket, _)| *ticket)
     }
 
-    /// The answer to a delayed call, which arrives now if it has not yet.
-    pub(super) fn land(&mut self, ticket: u64) -> Option<Answer> {
-        match self.in_flight.remove(&ticket)? {
-            InFlight::Landed(answer) => Some(answer),
-            InFlight::Due(due, asked) => {
-                self.settle_hosts(due.max(self.now));
-                let answer = self.perform(&asked);
-                self.in_flight.insert(ticket, InFlight::Landed(answer.clone()));
-                Some(answer)
-            }
+    /// A delayed call arrives, if it has not yet.
+    fn land(&mut self, ticket: u64) {
+        let Some(call) = self.in_flight.remove(&ticket) else { return };
+        self.settle_hosts(call.due.max(self.now));
+        let answer = self.perform(&call.asked);
+        if call.waits.strong_count() > 0 {
+            self.landed.insert(ticket, answer);
         }
+    }
+
+    /// The answer to a delayed call whose time has come.
+    pub(super) fn collect(&mut self, ticket: u64) -> Answer {
+        self.land(ticket);
+        self.landed.remove(&ticket).expect("it has landed, and its caller waits")
     }
 
     /// This much later.
@@ -151,8 +155,8 @@ impl State {
         self.images.iter().find(|image| image.id == id)
     }
 
-    /// What a kind is installed with unless told otherwise, if that is still offered; else the first
-    /// image that runs on it.
+    /// What a kind is installed with unless told otherwise, if that is still offered; else the
+    /// first image that runs on it.
     pub(super) fn default_image(&self, kind: &str) -> Option<&Image> {
         let default = catalogue::kind_of(kind).map(|kind| kind.default_image);
         let by_name = |image: &&Image| Some(image.name) == default;
@@ -233,9 +237,10 @@ impl State {
 }
 
 /// A delayed call. It arrives when it is due, whether or not its caller still waits.
-enum InFlight {
-    Due(Timestamp, Asked),
-    Landed(Answer),
+struct InFlight {
+    due: Timestamp,
+    asked: Asked,
+    waits: Weak<()>,
 }
 
 fn microseconds(time: Timestamp) -> Timestamp {
