@@ -44,7 +44,8 @@ fn fresh() -> Scene {
         "metadata": {"namespace": "ci", "name": "job", "uid": UID, "resourceVersion": "7"},
         "spec": spec(),
         "status": {"phase": "Pending", "conditions": [
-            {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            {"type": "PodScheduled", "status": "True",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"},
         ]},
     }))
     .unwrap();
