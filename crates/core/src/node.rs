@@ -5,7 +5,7 @@
 //! [`Action`], when to look again, why) → the shell performs it → look again.
 //!
 //! # Guarantees
-//! - Every condition that we own is asserted from what the agent knows, whatever the API says (K17).
+//! - Every condition of ours is asserted from what the agent knows, whatever the API says (K17).
 //! - A provider ID is set at most once and never changed (P36).
 //! - Labels, taints and conditions of others are left alone (S34).
 //! - A Node deleted under a live agent comes back, after a grace.

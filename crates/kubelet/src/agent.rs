@@ -19,8 +19,8 @@ pub(crate) struct Agent<V> {
     pub client: Client,
     pub vm: V,
     pub clock: Clock,
-    /// VMs that run or are about to, by what this process decided. A VM that runs by itself, or that
-    /// an earlier process started, is counted from Tart's list.
+    /// VMs that run or are about to, by what this process decided. A VM that runs by itself, or
+    /// that an earlier process started, is counted from Tart's list.
     pub slots: Mutex<BTreeSet<VmName>>,
     /// Whether Tart answers.
     pub health: Mutex<Health>,
@@ -32,7 +32,7 @@ pub(crate) struct Agent<V> {
 /// - Everything happens inside this future, none of it in tasks of its own: dropping it ends the
 ///   agent at once, and leaves every VM as it is.
 /// - The next agent on the same host finds all VMs again by name.
-/// - It waits by `tokio::time` alone and asks `clock` for the time, so it also runs in virtual time.
+/// - It waits by `tokio::time` alone and asks `clock` for the time, so it runs in virtual time too.
 ///
 /// # Assumptions
 /// - It is the only agent on the host, and the only one for this Node.

@@ -18,8 +18,9 @@ async fn main() -> anyhow::Result<()> {
     let client = client(&config).await?;
     let tart = Tart::new(&config.tart_binary, &config.state_dir);
     tracing::info!(node = config.node_name(), "starting");
+    let clock = Clock::new(Timestamp::now);
     tokio::select! {
-        never = tart_kubelet::run(config, client, tart, Clock::new(Timestamp::now)) => match never {},
+        never = tart_kubelet::run(config, client, tart, clock) => match never {},
         _ = terminate.recv() => tracing::info!("SIGTERM: ending, VMs stay"),
         _ = interrupt.recv() => tracing::info!("SIGINT: ending, VMs stay"),
     }

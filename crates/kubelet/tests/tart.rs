@@ -1,5 +1,5 @@
-//! Tart's command line, against a stand-in that keeps its VMs as folders and answers with Tart's own
-//! exit codes and words.
+//! Tart's command line, against a stand-in that keeps its VMs as folders and answers with Tart's
+//! own exit codes and words.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;

@@ -351,7 +351,8 @@ async fn a_third_pod_waits_says_for_whom_and_runs_when_a_slot_is_free() {
     for vm in world.tart.running() {
         assert!(message.as_str().unwrap().contains(vm.as_str()), "{message}");
     }
-    assert_eq!(world.tart.calls().starts, 2);
+    let calls = world.tart.calls();
+    assert_eq!((calls.creates, calls.starts), (2, 2), "a slot is taken before the VM is made");
     world.delete(in_state("running")[0]).await;
     world.until("the third runs", || world.phase(waiting) == "Running").await;
     assert_eq!(*world.most_running.lock().unwrap(), 2);

@@ -86,7 +86,7 @@ impl Template {
         }
         let [container] = &spec.containers[..] else {
             let fix = format!(
-                "a Pod on a Mac is one VM and has exactly one container, not {}; make one Pod of each",
+                "a Pod on a Mac is one VM and has exactly one container, not {}; make each a Pod",
                 spec.containers.len()
             );
             return Err(refusal("spec.containers", fix));
@@ -287,7 +287,8 @@ mod tests {
             field("spec.serviceAccountName"),
             field("spec.nodeName"),
             {"name": "s", "valueFrom": {"secretKeyRef": {"name": "a", "key": "b"}}},
-            {"name": "m", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "d", "optional": true}}},
+            {"name": "m", "valueFrom": {"configMapKeyRef":
+                {"name": "c", "key": "d", "optional": true}}},
         ]))
         .unwrap();
         let values: Vec<&str> = template

@@ -106,7 +106,9 @@ mod tests {
         }
 
         #[test]
-        fn two_uids_never_share_a_vm(a in "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", name in "[a-z-]{1,60}") {
+        fn two_uids_never_share_a_vm(
+            a in "[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", name in "[a-z-]{1,60}",
+        ) {
             prop_assume!(a != UID);
             prop_assert_ne!(VmName::of(&pod("n", &name, &a)), VmName::of(&pod("n", &name, UID)));
         }

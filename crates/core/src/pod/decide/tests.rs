@@ -44,7 +44,8 @@ fn fresh() -> Scene {
         "metadata": {"namespace": "ci", "name": "job", "uid": UID, "resourceVersion": "7"},
         "spec": spec(),
         "status": {"phase": "Pending", "conditions": [
-            {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"},
+            {"type": "PodScheduled", "status": "True",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"},
         ]},
     }))
     .unwrap();
@@ -223,6 +224,26 @@ fn a_running_pod_is_left_alone_and_looked_at_again() {
     assert_eq!(decision.action, None);
     assert_eq!(decision.reason, Reason::Running { address: None });
     assert_eq!(decision.wake, Some(LIMITS.poll));
+}
+
+#[test]
+fn what_did_not_change_keeps_its_time_and_is_not_written_again() {
+    let later = now() + SignedDuration::from_hours(3);
+    for scene in [taken().told().failed(Effect::Create, 9, 0), booting(), running()] {
+        let before = scene.pod.status.clone().unwrap();
+        let seen = scene.address(Address::NotAsked).seen();
+        if let Some(Action::PublishStatus { status, .. }) = decide(later, &LIMITS, &seen).action {
+            let since = |status: &PodStatus| {
+                let all = status.conditions.clone().unwrap_or_default();
+                let initialized = all.into_iter().find(|c| c.type_ == "Initialized");
+                initialized.and_then(|c| c.last_transition_time)
+            };
+            assert_eq!(since(&status), since(&before));
+            assert_eq!(status.start_time, before.start_time);
+        }
+    }
+    let seen = running().address(Address::NotAsked).seen();
+    assert_eq!(decide(later, &LIMITS, &seen).action, None);
 }
 
 #[test]
@@ -517,6 +538,10 @@ fn a_vm_of_a_pod_that_had_the_same_name_is_not_adopted() {
     let named = json!({"containerStatuses": [{"name": "runner", "image": "i", "imageID": "",
         "ready": true, "restartCount": 0, "containerID": "tart://somebody-else"}]});
     assert_eq!(scene_vm(&taken().status(named)), VmName::of(&id()));
+    // A status of ours that lost its container still means our VM.
+    let mut stripped = booting();
+    stripped.pod.status.as_mut().unwrap().container_statuses = None;
+    assert_eq!(scene_vm(&stripped), VmName::of(&id()));
 }
 
 #[test]
