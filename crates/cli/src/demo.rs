@@ -7,10 +7,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use applecart_api::clock::Clock;
 use applecart_sim::kubernetes::Authority;
 use applecart_sim::world::{World, WorldSettings};
-use jiff::Timestamp;
 use tokio::net::TcpListener;
 
 use kubeconfig::Kubeconfig;
@@ -59,19 +57,7 @@ fn speed(text: &str) -> Result<f64, String> {
 }
 
 /// Runs the demo until Ctrl-C.
-pub fn run(arguments: &Arguments) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .context("could not start the runtime")?;
-    let result = runtime.block_on(demo(arguments));
-    // Tasks hold nothing that outlives the process; do not wait for them.
-    runtime.shutdown_background();
-    result
-}
-
-async fn demo(arguments: &Arguments) -> Result<()> {
+pub async fn run(arguments: &Arguments) -> Result<()> {
     let listener = listen(arguments.port).await?;
     let address = listener.local_addr().context("could not learn the port")?;
     let url = format!("https://{address}");
@@ -81,7 +67,7 @@ async fn demo(arguments: &Arguments) -> Result<()> {
         runners: 4,
         speed: arguments.speed,
         seed: arguments.seed,
-        clock: system_clock(),
+        clock: crate::system_clock(),
         authority: Some(Authority::generate().context("could not make a certificate")?),
         api_url: url.clone(),
         faults: None,
@@ -104,12 +90,6 @@ async fn demo(arguments: &Arguments) -> Result<()> {
     };
     screen::goodbye();
     ended
-}
-
-/// The one place of the demo that asks the system for the time.
-#[expect(clippy::disallowed_methods, reason = "a process hands out the system's clock once")]
-fn system_clock() -> Clock {
-    Clock::new(Timestamp::now)
 }
 
 async fn draw(screen: &mut Screen, world: &World) {

@@ -5,11 +5,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use applecart_api::clock::Clock;
 use applecart_api::ids::Zone;
 use applecart_sim::scaleway::{HostSpec, LEVERS, Scaleway, Settings};
 use clap::Subcommand;
-use jiff::Timestamp;
 use tokio::net::TcpListener;
 
 /// Runs a part of the outside world on this computer.
@@ -72,7 +70,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let url = format!("http://{}", listener.local_addr()?);
-    let scaleway = Scaleway::new(settings(&args)?, Clock::new(Timestamp::now));
+    let scaleway = Scaleway::new(settings(&args)?, crate::system_clock());
     for number in 1..=args.hosts {
         let spec = HostSpec {
             server_type: args.server_type.clone(),

@@ -1,7 +1,8 @@
 //! Decisions: pure functions from what was observed to the one thing to do next.
 //!
 //! Each room is a pipeline: `observed` (what was read, parsed once), `decide` (all choices),
-//! `action` (every effect as data), `status` (what we tell people). No I/O, no clock, no randomness.
+//! `action` (every effect as data), `status` (what we tell people). No I/O, no clock, no
+//! randomness.
 
 pub mod cluster;
 pub mod machine;

@@ -1,8 +1,8 @@
 //! A seeded getrandom, for the sweep binary alone: same seed, same schedule.
 //!
 //! Hash maps inside dependencies take their keys from the system's `getrandom`, and their order
-//! decides which of two things happens first. Linking this crate replaces that function: each thread
-//! draws from its own seed. A program that needs real randomness must never link it.
+//! decides which of two things happens first. Linking this crate replaces that function: each
+//! thread draws from its own seed. A program that needs real randomness must never link it.
 
 use std::cell::Cell;
 

@@ -54,8 +54,8 @@ struct Context {
     events: Events,
     troubles: Troubles,
     named: AtomicU64,
-    /// Runners whose account was made here and whose Pod was not yet; lost in a crash, and then their
-    /// accounts go.
+    /// Runners whose account was made here and whose Pod was not yet; lost in a crash, and then
+    /// their accounts go.
     begun: Mutex<BTreeSet<String>>,
 }
 
@@ -116,7 +116,8 @@ async fn turn(pool: Arc<RunnerPool>, context: Arc<Context>) -> Result<Wake, Read
     };
     let outcome = perform(&context, &turn, action).await;
     let reason = &decision.reason;
-    tracing::info!(pool = %turn.seen.pool.name, action = action.describe(), ?outcome, %reason, "turn");
+    let pool = &turn.seen.pool.name;
+    tracing::info!(%pool, action = action.describe(), ?outcome, %reason, "turn");
     Ok(Wake::requeue(settle(&context, &turn, action, &decision, outcome).await))
 }
 

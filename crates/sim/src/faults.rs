@@ -1,5 +1,5 @@
-//! Faults: every effect of the provider, whatever it is on, is numbered here, and the plan says which
-//! one goes wrong and how.
+//! Faults: every effect of the provider, whatever it is on, is numbered here, and the plan says
+//! which one goes wrong and how.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

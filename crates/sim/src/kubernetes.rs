@@ -1,10 +1,10 @@
 //! A Kubernetes API server in memory, for tests, sweeps and the demo.
 //!
 //! # Flow
-//! A request is read ([`Identity`], path, query) → passes the [`Gate`] → is performed at once on plain
-//! JSON under one lock → the built-in controllers (garbage collection, namespaces, tokens,
-//! definitions) act, still within the request → is shown as the client wants it: whole, metadata, or
-//! a table.
+//! A request is read ([`Identity`], path, query) → passes the [`Gate`] → is performed at once on
+//! plain JSON under one lock → the built-in controllers (garbage collection, namespaces, tokens,
+//! definitions) act, still within the request → is shown as the client wants it: whole, metadata,
+//! or a table.
 //!
 //! # Guarantees
 //! - The same requests in the same order, with the same seed and clock, give the same answers.

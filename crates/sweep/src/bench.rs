@@ -63,7 +63,8 @@ fn claims(hosts: usize) -> anyhow::Result<()> {
         }
         let calls: u64 = world.scaleway().calls().values().sum();
         println!(
-            "{hosts} Machines Ready: {:.2?} wall on one core, {:.0?} virtual, {calls} Scaleway calls",
+            "{hosts} Machines Ready: {:.2?} wall on one core, {:.0?} virtual, \
+             {calls} Scaleway calls",
             began.elapsed(),
             virtual_start.elapsed(),
         );

@@ -61,7 +61,8 @@ fn sweep(scenario: Scenario, seed: u64) -> bool {
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     let rate = count as f64 / seconds;
     println!(
-        "{scenario}: {effects} effects, {count} plans in {seconds:.1} s, {rate:.0} a second, {} violations",
+        "{scenario}: {effects} effects, {count} plans in {seconds:.1} s, {rate:.0} a second, \
+         {} violations",
         violations.len()
     );
     for ((effect, fault), end) in &violations {

@@ -1,4 +1,5 @@
-//! From nothing to a Mac that is ready: choosing a host, claiming it, preparing and bootstrapping it.
+//! From nothing to a Mac that is ready: choosing a host, claiming it, preparing and bootstrapping
+//! it.
 
 use std::time::Duration;
 

@@ -121,7 +121,8 @@ impl fmt::Display for PoolCounts {
 }
 
 impl Reason {
-    /// One CamelCase word, for conditions and Events. Words that a running fleet's alerts know stay.
+    /// One CamelCase word, for conditions and Events. Words that a running fleet's alerts know
+    /// stay.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {

@@ -125,8 +125,8 @@ fn wipe(seen: &Observed, host: &Host, lease: &Lease, limits: &Limits) -> Decisio
     }
 }
 
-/// P32, S14: a released host must fit the fleet that released it, so it is wiped to an image that its
-/// pin accepts; if there is none any more, to the type's default rather than not at all.
+/// P32, S14: a released host must fit the fleet that released it, so it is wiped to an image that
+/// its pin accepts; if there is none any more, to the type's default rather than not at all.
 fn request(seen: &Observed, host: &Host, limits: &Limits) -> Decision {
     let images = match &seen.images {
         Images::Listed(images) => images,

@@ -1,7 +1,7 @@
 //! What the agent saw of its Node this turn, and what it knows of itself. Pure.
 
+use core::net::IpAddr;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;

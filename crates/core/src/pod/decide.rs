@@ -1,7 +1,7 @@
 //! All choices of a Pod's life. Pure: same input, same answer; time comes in as an argument.
 
+use core::net::IpAddr;
 use std::fmt;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use applecart_api::keys::finalizer;

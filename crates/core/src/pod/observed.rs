@@ -1,7 +1,7 @@
 //! What the agent saw this turn. Pure: the Kubernetes object is parsed once, here.
 
+use core::net::IpAddr;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};

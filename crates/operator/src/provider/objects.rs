@@ -72,10 +72,43 @@ pub fn kubeconfig(machine: &str, url: &str, ca_base64: &str, token: &SecretStrin
     let user = owned::agent(machine);
     let token = token.expose_secret();
     format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: tart-kubelet\nclusters:\n- name: cluster\n  \
-         cluster:\n    server: {url}\n    certificate-authority-data: {ca_base64}\ncontexts:\n- \
-         name: tart-kubelet\n  context:\n    cluster: cluster\n    user: {user}\nusers:\n- name: \
-         {user}\n  user:\n    token: {token}\n"
+        "apiVersion: v1\nkind: Config\ncurrent-context: tart-kubelet\n\
+         clusters:\n- name: cluster\n  cluster:\n    server: {url}\n    \
+         certificate-authority-data: {ca_base64}\n\
+         contexts:\n- name: tart-kubelet\n  context:\n    cluster: cluster\n    user: {user}\n\
+         users:\n- name: {user}\n  user:\n    token: {token}\n"
     )
     .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kubeconfig_has_the_form_that_running_fleets_have() {
+        let token = SecretString::from("t0ken");
+        let written = kubeconfig("mac-1", "https://api.example:6443", "Q0E=", &token);
+        assert_eq!(
+            written.expose_secret(),
+            "apiVersion: v1
+kind: Config
+current-context: tart-kubelet
+clusters:
+- name: cluster
+  cluster:
+    server: https://api.example:6443
+    certificate-authority-data: Q0E=
+contexts:
+- name: tart-kubelet
+  context:
+    cluster: cluster
+    user: tart-kubelet-mac-1
+users:
+- name: tart-kubelet-mac-1
+  user:
+    token: t0ken
+"
+        );
+    }
 }

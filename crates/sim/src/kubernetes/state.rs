@@ -64,7 +64,7 @@ impl State {
             let name = definition["metadata"]["name"].as_str().unwrap_or_default();
             state.store.install(&definition_key(name), definition.clone());
         }
-        for name in ["default", "kube-system", "kube-public"] {
+        for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             state.install_namespace(name, now);
         }
         state
