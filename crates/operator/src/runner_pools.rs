@@ -74,6 +74,7 @@ struct Turn {
 
 impl RunnerPools {
     /// Runs until dropped. Boxed, so that it is compiled here.
+    #[must_use]
     pub fn run(self) -> BoxFuture<'static, ()> {
         self.start().boxed()
     }

@@ -162,6 +162,7 @@ impl World {
     }
 
     /// Runs the world until dropped. Boxed, so that it is compiled here.
+    #[must_use]
     pub fn run(&self) -> BoxFuture<'_, ()> {
         self.start().boxed()
     }

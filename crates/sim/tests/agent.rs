@@ -82,11 +82,6 @@ impl World {
             authority: None,
         });
         let client = server.client(Identity::admin());
-        let leases = json!({"metadata": {"name": "kube-node-lease"}});
-        // The server may have it already.
-        let _ = Api::<Namespace>::all(client.clone())
-            .create(&PostParams::default(), &serde_json::from_value(leases).unwrap())
-            .await;
         let tart = SimTart::new(clock.clone());
         let (agent, most_running) = (JoinSet::new(), Mutex::new(0));
         let mut world = Self { clock, server, client, weather, tart, agent, most_running };

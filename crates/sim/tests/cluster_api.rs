@@ -597,9 +597,6 @@ async fn a_node_whose_lease_stops_turns_unknown_after_the_grace_and_its_machine_
         .tasks
         .spawn(async move { cluster_api::node_lifecycle(client, clock, PERIOD, GRACE).await });
     let name = fleet.names().await.remove(0);
-    let namespaces: Api<Namespace> = Api::all(fleet.client.clone());
-    let namespace = serde_json::from_value(json!({ "metadata": { "name": "kube-node-lease" } }));
-    namespaces.create(&PostParams::default(), &namespace.unwrap()).await.ok();
     let leases: Api<Lease> = Api::namespaced(fleet.client.clone(), "kube-node-lease");
     let renew = async || {
         let now = fleet.clock.now().strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string();

@@ -26,7 +26,7 @@ pub fn always(world: &World) -> Result<(), String> {
                 }
             }
             NameClass::Claiming(marker) => {
-                *hosts_of.entry(marker.uid.to_string()).or_default() += 1
+                *hosts_of.entry(marker.uid.to_string()).or_default() += 1;
             }
             NameClass::Other(name) => *hosts_of.entry(name).or_default() += 1,
             NameClass::Releasing(_) | NameClass::OldMarker | NameClass::Quarantined => {}

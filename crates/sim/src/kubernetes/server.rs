@@ -77,7 +77,7 @@ impl ApiServer {
         Self::set_up(Setup { clock, seed, registry, gate: None, authority: None })
     }
 
-    /// A fresh cluster: three namespaces with their default accounts, and the registry's
+    /// A fresh cluster: four namespaces with their default accounts, and the registry's
     /// definitions.
     #[must_use]
     pub fn set_up(setup: Setup) -> Self {
