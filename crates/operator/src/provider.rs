@@ -1,7 +1,7 @@
 //! The provider: claims Macs for Machines, bootstraps them, and returns them wiped.
 //!
 //! # Flow
-//! An event or a timer names an object → [`turn`] reads the world afresh (`observe`), lets
+//! An event or a timer names an object → one turn reads the world afresh (`observe`), lets
 //! `core::machine` decide, performs one effect (`perform`), and looks again. Bootstraps run beside
 //! the loop (`jobs`); one hung host delays nobody.
 //!

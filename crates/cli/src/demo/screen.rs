@@ -59,7 +59,9 @@ impl Screen {
         if self.redraws {
             self.redraw(view);
         } else {
-            news(self.last.as_ref(), view).iter().for_each(|line| print(&format!("{line}\n")));
+            for line in news(self.last.as_ref(), view) {
+                print(&format!("{line}\n"));
+            }
         }
         self.last = Some(view.clone());
     }
@@ -158,18 +160,14 @@ fn color(host: &HostRow) -> Color {
     }
 }
 
-/// Cells side by side.
+/// Cells side by side; the last one takes what is left.
 fn row(cells: [&str; 5], width: usize) -> String {
     let used: usize = COLUMNS[..4].iter().map(|(_, width)| width + 1).sum();
-    let last = width.saturating_sub(used).max(COLUMNS[4].1);
-    let widths = COLUMNS.map(|(_, width)| width);
-    let [a, b, c, d, e] = cells;
-    let mut text = String::new();
-    for (cell, width) in [a, b, c, d].into_iter().zip(widths) {
-        text.push_str(&format!("{:<width$} ", cut(cell, width)));
-    }
-    text.push_str(&cut(e, last));
-    cut(text.trim_end(), width)
+    let mut widths = COLUMNS.map(|(_, width)| width);
+    widths[4] = widths[4].max(width.saturating_sub(used));
+    let padded = |(cell, width): (&str, usize)| format!("{:<width$}", cut(cell, width));
+    let cells: Vec<String> = cells.into_iter().zip(widths).map(padded).collect();
+    cut(cells.join(" ").trim_end(), width)
 }
 
 fn cut(text: &str, most: usize) -> String {
