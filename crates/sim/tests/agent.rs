@@ -15,7 +15,7 @@ use applecart_sim::tart::{Calls, Durations, SimTart};
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Secret};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use secrecy::ExposeSecret;
@@ -69,7 +69,7 @@ struct World {
 
 impl World {
     /// A Mac whose agent has just started.
-    async fn new() -> Self {
+    fn new() -> Self {
         let start = Instant::now();
         let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::new(move || epoch + start.elapsed());
@@ -216,7 +216,7 @@ fn agrees(status: &Value) {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_runs_as_one_vm_and_succeeds_when_its_guest_halts() {
-    let world = World::new().await;
+    let world = World::new();
     world.tart.set_job(Some(Duration::from_mins(5)));
     let vm = world.create("job").await;
     world.until("creating", || world.state("job") == "waiting VmCreating").await;
@@ -239,7 +239,7 @@ async fn a_pod_runs_as_one_vm_and_succeeds_when_its_guest_halts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_vm_that_exits_7_fails_its_pod_with_that_code() {
-    let world = World::new().await;
+    let world = World::new();
     let vm = world.create("job").await;
     world.until("running", || world.phase("job") == "Running").await;
     assert!(world.tart.finish(&vm, 7));
@@ -253,7 +253,7 @@ async fn a_vm_that_exits_7_fails_its_pod_with_that_code() {
 
 #[tokio::test(start_paused = true)]
 async fn an_end_that_nobody_saw_is_a_failure_that_says_so() {
-    let world = World::new().await;
+    let world = World::new();
     let vm = world.create("job").await;
     world.until("running", || world.phase("job") == "Running").await;
     assert!(world.tart.kill(&vm));
@@ -264,7 +264,7 @@ async fn an_end_that_nobody_saw_is_a_failure_that_says_so() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_deleted_while_its_image_is_fetched_or_its_guest_boots_is_gone_in_seconds() {
     for (state, stops) in [("waiting VmCreating", 0), ("waiting VmBooting", 1)] {
-        let world = World::new().await;
+        let world = World::new();
         world.create("job").await;
         world.until("reached", || world.state("job") == state).await;
         world.pass(Duration::from_secs(5)).await;
@@ -281,7 +281,7 @@ async fn a_pod_deleted_while_its_image_is_fetched_or_its_guest_boots_is_gone_in_
 
 #[tokio::test(start_paused = true)]
 async fn a_running_pod_that_is_deleted_goes_after_its_vm() {
-    let world = World::new().await;
+    let world = World::new();
     world.create("job").await;
     world.until("running", || world.phase("job") == "Running").await;
     world.delete("job").await;
@@ -295,7 +295,7 @@ async fn a_running_pod_that_is_deleted_goes_after_its_vm() {
 async fn an_agent_that_restarts_at_any_moment_of_a_vms_life_finds_it_again() {
     // V10, K1, K16, LH26: a life of some 25 s, and a restart at every half second of it.
     for moment in 0..50 {
-        let mut world = World::new().await;
+        let mut world = World::new();
         let seconds = Duration::from_secs;
         world.tart.set_durations(Durations {
             pull: seconds(3),
@@ -316,7 +316,7 @@ async fn an_agent_that_restarts_at_any_moment_of_a_vms_life_finds_it_again() {
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_restarts_while_a_vm_runs_touches_nothing() {
-    let mut world = World::new().await;
+    let mut world = World::new();
     world.create("job").await;
     world.until("running", || world.phase("job") == "Running").await;
     let before = (world.tart.calls(), world.pod("job"));
@@ -329,7 +329,7 @@ async fn an_agent_that_restarts_while_a_vm_runs_touches_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_third_pod_waits_says_for_whom_and_runs_when_a_slot_is_free() {
-    let world = World::new().await;
+    let world = World::new();
     for name in ["a", "b", "c"] {
         world.create(name).await;
     }
@@ -355,7 +355,7 @@ async fn a_third_pod_waits_says_for_whom_and_runs_when_a_slot_is_free() {
 
 #[tokio::test(start_paused = true)]
 async fn a_vm_lost_with_its_host_is_not_made_again() {
-    let world = World::new().await;
+    let world = World::new();
     world.create("job").await;
     world.until("running", || world.phase("job") == "Running").await;
     world.tart.wipe();
@@ -368,7 +368,7 @@ async fn a_vm_lost_with_its_host_is_not_made_again() {
 #[tokio::test(start_paused = true)]
 async fn how_a_vm_ended_is_stored_before_it_is_removed_however_long_that_takes() {
     // LH7.
-    let world = World::new().await;
+    let world = World::new();
     let vm = world.create("job").await;
     world.until("running", || world.phase("job") == "Running").await;
     world.weather(NO_STATUS);
@@ -384,7 +384,7 @@ async fn how_a_vm_ended_is_stored_before_it_is_removed_however_long_that_takes()
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_gone_for_an_hour_costs_no_vm() {
     // G15.
-    let world = World::new().await;
+    let world = World::new();
     world.create("job").await;
     world.until("running", || world.phase("job") == "Running").await;
     let before = world.tart.calls();
@@ -400,7 +400,7 @@ async fn an_api_server_that_is_gone_for_an_hour_costs_no_vm() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_lives_its_life_although_no_event_ever_comes() {
     // K12, V6.
-    let mut world = World::new().await;
+    let mut world = World::new();
     world.weather(NO_EVENTS);
     world.restart().await;
     world.create("job").await;
@@ -411,7 +411,7 @@ async fn a_pod_lives_its_life_although_no_event_ever_comes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_guest_gets_its_environment_and_a_token_and_what_is_missing_is_named() {
-    let world = World::new().await;
+    let world = World::new();
     let spec = json!({
         "serviceAccountName": "default", "automountServiceAccountToken": true,
         "containers": [{"name": "runner", "image": "img", "env": [
@@ -441,7 +441,7 @@ async fn a_guest_gets_its_environment_and_a_token_and_what_is_missing_is_named()
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_cannot_be_a_vm_is_told_so_and_gets_none() {
-    let world = World::new().await;
+    let world = World::new();
     let container = |name: &str| json!({"name": name, "image": "img"});
     world.create_with("job", json!({"containers": [container("a"), container("b")]})).await;
     world.until("failed", || world.phase("job") == "Failed").await;
@@ -455,7 +455,7 @@ async fn a_pod_that_cannot_be_a_vm_is_told_so_and_gets_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_vm_of_the_original_is_adopted_and_ends_with_its_pod() {
-    let mut world = World::new().await;
+    let mut world = World::new();
     world.agent.shutdown().await;
     world.create("adopted").await;
     let vm = VmName::new("default-adopted");
@@ -502,7 +502,7 @@ const HEALTHY: [&str; 4] =
 
 #[tokio::test(start_paused = true)]
 async fn a_mac_registers_as_a_node_with_all_four_conditions_and_keeps_its_lease() {
-    let world = World::new().await;
+    let world = World::new();
     world.until("registered", || world.node().is_some()).await;
     let node = world.node().unwrap();
     assert_eq!(conditions(&node), HEALTHY);
@@ -520,7 +520,7 @@ async fn a_mac_registers_as_a_node_with_all_four_conditions_and_keeps_its_lease(
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_others_call_unknown_is_ready_again_within_a_heartbeat() {
-    let world = World::new().await;
+    let world = World::new();
     world.until("registered", || world.node().is_some()).await;
     let unknown: Vec<Value> = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"]
         .map(|type_| json!({"type": type_, "status": "Unknown"}))
@@ -534,7 +534,7 @@ async fn a_node_that_others_call_unknown_is_ready_again_within_a_heartbeat() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_node_comes_back_after_the_grace_and_not_before() {
-    let world = World::new().await;
+    let world = World::new();
     world.until("registered", || world.node().is_some()).await;
     world.create("job").await;
     world.until("running", || world.phase("job") == "Running").await;
@@ -549,7 +549,7 @@ async fn a_deleted_node_comes_back_after_the_grace_and_not_before() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_about_a_pod_that_runs_on() {
     // G5: heartbeats excepted.
-    let world = World::new().await;
+    let world = World::new();
     world.create("job").await;
     world.until("running", || world.phase("job") == "Running").await;
     world.pass(Duration::from_mins(1)).await;

@@ -12,7 +12,7 @@ use applecart_sim::cluster_api::{self, Manifests};
 use applecart_sim::kubernetes::{ApiServer, Identity, Registry};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod};
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch,
     PatchParams, PostParams,
