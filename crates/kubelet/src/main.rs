@@ -18,6 +18,7 @@ async fn main() -> anyhow::Result<()> {
     let client = client(&config).await?;
     let tart = Tart::new(&config.tart_binary, &config.state_dir);
     tracing::info!(node = config.node_name(), "starting");
+    #[expect(clippy::disallowed_methods, reason = "a process hands out the system's clock once")]
     let clock = Clock::new(Timestamp::now);
     tokio::select! {
         never = tart_kubelet::run(config, client, tart, clock) => match never {},
