@@ -10,5 +10,7 @@ pub mod node;
 mod outcome;
 pub mod pod;
 pub mod runner_pool;
+mod trouble;
 
 pub use outcome::Outcome;
+pub use trouble::Trouble;

@@ -30,7 +30,7 @@ pub use action::{Action, Identity};
 pub use decide::{Decision, Limits, decide};
 pub use observed::{
     Bound, Candidate, Candidates, Credentials, Guest, Host, HostRead, HostState, Image, Images,
-    Job, Lease, LeaseHolder, Node, Object, Observed, Pause, Release, Trouble,
+    Job, Lease, LeaseHolder, Node, Object, Observed, Pause, Release,
 };
 pub use reason::{PoolCounts, Reason};
 pub use status::status;

@@ -15,6 +15,6 @@ mod status;
 
 pub use action::Action;
 pub use decide::{Decision, Limits, Reason, decide};
-pub use observed::{Account, Observed, Pool, Runner, RunnerState, Trouble};
+pub use observed::{Account, Observed, Pool, Runner, RunnerState};
 pub use shape::{account, pod, suffix};
 pub use status::status;

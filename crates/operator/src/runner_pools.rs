@@ -6,15 +6,13 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use applecart_api::clock::Clock;
 use applecart_api::keys::{finalizer, label};
 use applecart_api::runner_pool::{RunnerPool, RunnerPoolStatus};
 use applecart_core::Outcome;
 use applecart_core::runner_pool::{
-    Account, Action, Decision, Limits, Observed, Pool, Runner, RunnerState, Trouble, account,
-    decide, pod,
+    Account, Action, Decision, Limits, Observed, Pool, Runner, RunnerState, account, decide, pod,
 };
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, future};
@@ -119,30 +117,13 @@ async fn turn(pool: Arc<RunnerPool>, context: Arc<Context>) -> Result<Wake, Read
     let reason = &decision.reason;
     let pool = &turn.seen.pool.name;
     tracing::info!(%pool, action = action.describe(), ?outcome, %reason, "turn");
-    Ok(Wake::requeue(settle(&context, &turn, action, &decision, outcome).await))
-}
-
-async fn settle(
-    context: &Context,
-    turn: &Turn,
-    action: &Action,
-    decision: &Decision,
-    outcome: Outcome,
-) -> Duration {
     let uid = turn.pool.uid().unwrap_or_default();
-    match outcome {
-        Outcome::Done => {
-            context.troubles.clear(&uid);
-            tell(context, turn, action, decision).await;
-            Duration::ZERO
-        }
-        Outcome::Refused | Outcome::Unknown => context.limits.look / 10,
-        Outcome::Failed(said) => {
-            let message = format!("{}: {said}", action.describe());
-            context.troubles.note(&uid, message, context.clock.now());
-            Duration::ZERO
-        }
+    let now = context.clock.now();
+    let again = context.troubles.settle(&uid, action.describe(), &outcome, now);
+    if outcome == Outcome::Done {
+        tell(&context, &turn, action, &decision).await;
     }
+    Ok(Wake::requeue(again))
 }
 
 async fn tell(context: &Context, turn: &Turn, action: &Action, decision: &Decision) {
@@ -175,7 +156,6 @@ async fn observe(context: &Context, pool: &RunnerPool) -> Result<Option<Turn>, R
     let account = |name: String| Account { begun: begun.contains(&name), name };
     let accounts = accounts.into_iter().map(account).collect();
     let uid = pool.uid().unwrap_or_default();
-    let trouble = context.troubles.of(&uid);
     let seen = Observed {
         pool: Pool {
             name: name.clone(),
@@ -188,7 +168,7 @@ async fn observe(context: &Context, pool: &RunnerPool) -> Result<Option<Turn>, R
         runners,
         accounts,
         fresh_name: fresh_name(context, &name, &uid),
-        trouble: trouble.map(|(message, retry_at)| Trouble { message, retry_at }),
+        trouble: context.troubles.of(&uid),
     };
     Ok(Some(Turn { seen, pool, namespace }))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use applecart_core::{Outcome, Trouble};
 use jiff::Timestamp;
 
 /// Doublings after which waits stay the same: 2⁶ times the first.
@@ -29,14 +30,26 @@ impl Troubles {
         Self { first_wait, last: Mutex::default() }
     }
 
-    /// The last failure of `key`: what was said, and when the next try is due.
-    pub fn of(&self, key: &str) -> Option<(String, Timestamp)> {
+    /// The last failure of `key`.
+    pub fn of(&self, key: &str) -> Option<Trouble> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        last.get(key).map(|failure| (failure.message.clone(), failure.retry_at))
+        let Failure { message, retry_at, .. } = last.get(key)?.clone();
+        Some(Trouble { message, retry_at })
+    }
+
+    /// What follows from how an effect of `key` ended: when to look again.
+    pub fn settle(&self, key: &str, tried: &str, outcome: &Outcome, now: Timestamp) -> Duration {
+        match outcome {
+            Outcome::Done => self.clear(key),
+            Outcome::Failed(said) => self.note(key, format!("{tried}: {said}"), now),
+            // The world is not as it was read, or may not be: look again, never in a hot loop.
+            Outcome::Refused | Outcome::Unknown => return self.first_wait / 10,
+        }
+        Duration::ZERO
     }
 
     /// Notes a failure.
-    pub fn note(&self, key: &str, message: String, now: Timestamp) {
+    fn note(&self, key: &str, message: String, now: Timestamp) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let before = last.get(key).map_or(0, |failure| failure.in_a_row);
         let wait = self.first_wait.saturating_mul(1 << before.min(MOST_DOUBLINGS));
@@ -61,7 +74,7 @@ mod tests {
         let mut waits = vec![];
         for _ in 0..9 {
             troubles.note("a", "no".into(), now);
-            waits.push(troubles.of("a").unwrap().1.as_second() - 1000);
+            waits.push(troubles.of("a").unwrap().retry_at.as_second() - 1000);
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
         assert_eq!(troubles.of("b"), None);

@@ -7,7 +7,7 @@ use applecart_sim::scaleway;
 use applecart_sim::world::{World, WorldSettings};
 use clap::ValueEnum;
 
-use crate::run::virtual_clock;
+use crate::run::{settings, virtual_clock};
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -42,17 +42,8 @@ fn claims(hosts: usize) -> anyhow::Result<()> {
         .context("could not start the runtime")?;
     runtime.block_on(async {
         let began = Instant::now();
-        let settings = WorldSettings {
-            hosts,
-            machines: u32::try_from(hosts)?,
-            runners: 0,
-            speed: 1.0,
-            seed: 1,
-            clock: virtual_clock(),
-            authority: None,
-            api_url: "https://kubernetes.default.svc".to_owned(),
-            faults: None,
-        };
+        let machines = u32::try_from(hosts)?;
+        let settings = WorldSettings { hosts, machines, ..settings(1, virtual_clock()) };
         let world = World::new(settings)?;
         world.apply().await?;
         let virtual_start = tokio::time::Instant::now();

@@ -77,3 +77,56 @@ async fn nothing_left(world: &World) -> Result<(), String> {
 fn names<K: kube::Resource + Clone>(list: kube::Result<kube::core::ObjectList<K>>) -> Vec<String> {
     list.map(|list| list.items.iter().map(ResourceExt::name_any).collect()).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use applecart_sim::world::WorldSettings;
+
+    use super::*;
+    use crate::run::{settings, virtual_clock};
+
+    /// A world in which one Machine is Ready.
+    async fn ready() -> World {
+        let world = World::new(WorldSettings { hosts: 2, ..settings(1, virtual_clock()) }).unwrap();
+        world.apply().await.unwrap();
+        tokio::select! {
+            played = Scenario::Claim.play(&world) => played.unwrap(),
+            () = world.run() => panic!("the world stopped"),
+        }
+        world
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_unwiped_host_in_the_pool_is_found() {
+        let world = ready().await;
+        assert_eq!(always(&world), Ok(()));
+        let hosts = world.scaleway().hosts();
+        let used = hosts.iter().find(|host| world.is_bootstrapped(&host.id)).unwrap();
+        world.scaleway().rename_host(&used.id, &format!("{POOL_PREFIX}by-hand"));
+        assert!(always(&world).unwrap_err().contains("last owner's disk"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_second_host_of_one_machine_is_found() {
+        let world = ready().await;
+        let hosts = world.scaleway().hosts();
+        let (used, free): (Vec<_>, Vec<_>) =
+            hosts.iter().partition(|host| world.is_bootstrapped(&host.id));
+        world.scaleway().rename_host(&free[0].id, &used[0].name);
+        assert!(always(&world).unwrap_err().contains("has 2 hosts"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_a_machine_leaves_behind_is_found() {
+        let world = ready().await;
+        let left = at_end(&world, Scenario::Release).await.unwrap_err();
+        assert!(left.contains("is left under the name"), "{left}");
+        for host in world.scaleway().hosts() {
+            world.scaleway().rename_host(&host.id, &format!("{POOL_PREFIX}{}", host.id));
+        }
+        let left = at_end(&world, Scenario::Release).await.unwrap_err();
+        for kind in ["host-", "-bootstrap", "-token"] {
+            assert!(left.contains(kind), "{kind} is not in {left}");
+        }
+    }
+}

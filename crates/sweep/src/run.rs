@@ -49,19 +49,25 @@ pub fn virtual_clock() -> Clock {
     Clock::new(move || beginning + start.elapsed())
 }
 
-async fn play(scenario: Scenario, seed: u64, plan: Option<(usize, Fault)>) -> End {
-    let faults = Faults::new(plan);
-    let settings = WorldSettings {
+/// A small world: one Machine, a pool of two.
+pub fn settings(seed: u64, clock: Clock) -> WorldSettings {
+    WorldSettings {
         hosts: 2,
         machines: 1,
         runners: 0,
         speed: 1.0,
         seed,
-        clock: virtual_clock(),
+        clock,
         authority: None,
         api_url: "https://kubernetes.default.svc".to_owned(),
-        faults: Some(Arc::clone(&faults)),
-    };
+        faults: None,
+    }
+}
+
+async fn play(scenario: Scenario, seed: u64, plan: Option<(usize, Fault)>) -> End {
+    let faults = Faults::new(plan);
+    let mut settings = settings(seed, virtual_clock());
+    settings.faults = Some(Arc::clone(&faults));
     let violation = match World::new(settings) {
         Ok(world) => Box::pin(judge(scenario, &world)).await.err(),
         Err(error) => Some(error.to_string()),

@@ -108,9 +108,8 @@ fn decide_living(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
 
 /// A failed effect is not repeated before it is due, whatever woke us (LH21).
 pub(super) fn held_up(now: Timestamp, seen: &Observed) -> Option<Decision> {
-    let trouble = seen.trouble.as_ref().filter(|trouble| now < trouble.retry_at)?;
-    let due = Duration::try_from(trouble.retry_at.duration_since(now)).unwrap_or_default();
-    Some(wait(Reason::Trouble(trouble.message.clone()), due))
+    let trouble = seen.trouble.as_ref()?;
+    Some(wait(Reason::Trouble(trouble.message.clone()), trouble.due_in(now)?))
 }
 
 /// Puts a status write before the effect, if the status would say something new.

@@ -6,6 +6,8 @@ use applecart_api::name_class::{Marker, NameClass};
 use applecart_api::os_pin::OsPin;
 use jiff::Timestamp;
 
+use crate::Trouble;
+
 /// Everything that one decision may depend on.
 #[derive(Clone, Debug)]
 pub struct Observed {
@@ -297,15 +299,6 @@ pub enum Job {
     Succeeded(String),
     /// It failed, and said this.
     Failed(String),
-}
-
-/// An effect that failed: the same one is not tried again before `retry_at`, whatever wakes us.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// What was tried and what was said.
-    pub message: String,
-    /// When the next try is due.
-    pub retry_at: Timestamp,
 }
 
 /// Where a host that we hold is on its way back.

@@ -10,6 +10,7 @@ use applecart_api::os_pin::OsPin;
 use jiff::Timestamp;
 
 use super::*;
+use crate::Trouble;
 
 const SERVER: &str = "5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e";
 const NAME: &str = "fleet-x7k2p";

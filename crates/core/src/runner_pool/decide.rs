@@ -122,9 +122,8 @@ pub fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
 }
 
 fn held_up(now: Timestamp, seen: &Observed) -> Option<Decision> {
-    let trouble = seen.trouble.as_ref().filter(|trouble| now < trouble.retry_at)?;
-    let due = Duration::try_from(trouble.retry_at.duration_since(now)).unwrap_or_default();
-    Some(wait(Reason::Trouble(trouble.message.clone()), due))
+    let trouble = seen.trouble.as_ref()?;
+    Some(wait(Reason::Trouble(trouble.message.clone()), trouble.due_in(now)?))
 }
 
 fn keep(seen: &Observed, limits: &Limits) -> Decision {
@@ -252,8 +251,9 @@ fn wait(reason: Reason, wake: Duration) -> Decision {
 mod tests {
     use applecart_api::runner_pool::{RunnerPoolSpec, RunnerPoolStatus};
 
-    use super::super::observed::{Account, Pool, Trouble};
+    use super::super::observed::{Account, Pool};
     use super::*;
+    use crate::Trouble;
 
     fn now() -> Timestamp {
         Timestamp::from_second(1_800_000_000).unwrap()

@@ -1,7 +1,8 @@
 //! What was read this turn, parsed once. The shell fills it in; nothing here reads.
 
 use applecart_api::runner_pool::{RunnerPoolSpec, RunnerPoolStatus};
-use jiff::Timestamp;
+
+use crate::Trouble;
 
 /// Everything that one decision may depend on.
 #[derive(Clone, Debug)]
@@ -95,13 +96,4 @@ pub enum RunnerState {
     Busy,
     /// Its one job is done, or it failed.
     Ended,
-}
-
-/// An effect that failed: the same one is not tried again before `retry_at`, whatever wakes us.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
-    /// What was tried and what was said.
-    pub message: String,
-    /// When the next try is due.
-    pub retry_at: Timestamp,
 }

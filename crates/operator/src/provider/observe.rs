@@ -11,7 +11,7 @@ use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_api::name_class::{Marker, NameClass};
 use applecart_core::machine::{
     Bound, Candidate, Candidates, Credentials, Guest, Host, HostRead, HostState, Identity, Image,
-    Images, Job, Lease, Node, Object, Observed, Pause, Release, Trouble,
+    Images, Job, Lease, Node, Object, Observed, Pause, Release,
 };
 use applecart_scaleway::{ErrorKind, Os, Server, ServerStatus};
 use k8s_openapi::api::coordination::v1::Lease as StoredLease;
@@ -62,7 +62,7 @@ pub async fn observe(
             node: None,
             guests: vec![],
             job: context.jobs.of(&uid),
-            trouble: trouble(context, &uid),
+            trouble: context.troubles.of(uid.as_str()),
         },
         object,
         zone,
@@ -89,11 +89,6 @@ fn is_quiet(seen: &Observed) -> bool {
         || object.paused.is_some()
         || !object.finalizer
         || object.waiting_for.is_some()
-}
-
-fn trouble(context: &Context, uid: &CrUid) -> Option<Trouble> {
-    let (message, retry_at) = context.troubles.of(uid.as_str())?;
-    Some(Trouble { message, retry_at })
 }
 
 fn parse<T: std::str::FromStr>(what: &'static str, text: &str) -> Result<T, ReadError>

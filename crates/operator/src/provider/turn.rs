@@ -1,7 +1,6 @@
 //! One turn: observe, decide, perform one effect, tell, and say when to look again.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::Outcome;
@@ -36,32 +35,13 @@ pub async fn turn(
         reason = %decision.reason,
         "turn"
     );
-    Ok(Wake::requeue(settle(&context, &turn, action, &decision, outcome).await))
-}
-
-/// What follows from an outcome: when to look again.
-async fn settle(
-    context: &Context,
-    turn: &Turn,
-    action: &Action,
-    decision: &Decision,
-    outcome: Outcome,
-) -> Duration {
     let uid = turn.seen.object.uid.as_str();
-    match outcome {
-        Outcome::Done => {
-            context.troubles.clear(uid);
-            tell(context, turn, action, decision).await;
-            Duration::ZERO
-        }
-        // The world is not as it was read, or may not be: look again, but never in a hot loop.
-        Outcome::Refused | Outcome::Unknown => context.settings.limits.look / 10,
-        Outcome::Failed(said) => {
-            let message = format!("{}: {said}", action.describe());
-            context.troubles.note(uid, message, context.clock.now());
-            Duration::ZERO
-        }
+    let now = context.clock.now();
+    let again = context.troubles.settle(uid, action.describe(), &outcome, now);
+    if outcome == Outcome::Done {
+        tell(&context, &turn, action, &decision).await;
     }
+    Ok(Wake::requeue(again))
 }
 
 /// Save, then tell: an Event for each reason that a stored status gives for the first time.
