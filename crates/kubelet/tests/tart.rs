@@ -34,7 +34,8 @@ run)
   [ -d "$vms/$2" ] || missing "$2"
   echo $$ > "$vms/$2/pid.new"; mv "$vms/$2/pid.new" "$vms/$2/pid"
   trap 'echo "Stopping VM..."; exit 0' INT
-  while [ ! -e "$vms/$2/halt" ]; do sleep 0.02; done
+  # It ends with the test's folder, so that nothing outlives the test.
+  while [ ! -e "$vms/$2/halt" ]; do [ -d "$vms/$2" ] || exit 1; sleep 0.02; done
   [ ! -e "$vms/$2/words" ] || cat "$vms/$2/words"
   exit "$(cat "$vms/$2/halt")" ;;
 stop)
