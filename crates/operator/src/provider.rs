@@ -6,9 +6,10 @@
 //! the loop (`jobs`); one hung host delays nobody.
 //!
 //! # Guarantees
-//! - Nothing is decided from a cache: what a turn acts on, it read in the same turn. The one
-//!   exception is the list of a zone, shared by all who wait, from which nothing is done before the
-//!   host's Lease was taken and the host itself was read.
+//! - Nothing is decided from a cache: what a turn acts on, it read in the same turn. Two exceptions
+//!   lead to no effect on a host: the list of a zone, shared by all who wait, from which nothing is
+//!   done before the host's Lease was taken and the host itself was read; and the host of a running
+//!   bootstrap, during which a turn only tells how far it is.
 //! - Everything that runs is part of [`Provider::run`]: dropping it ends all of it.
 
 mod clusters;

@@ -34,6 +34,7 @@ pub async fn start(context: &Context, turn: &Turn) -> Outcome {
         Err(error) => return Outcome::Failed(chain(&error)),
     };
     let object = &turn.seen.object;
+    let Some(host) = turn.host().cloned() else { return Outcome::Refused };
     let work = Work {
         dial: context.dial.clone(),
         secrets: Api::namespaced(context.client.clone(), &context.settings.namespace),
@@ -45,7 +46,7 @@ pub async fn start(context: &Context, turn: &Turn) -> Outcome {
         uid: object.uid.clone(),
     };
     let key = ObjectRef::from_obj(&turn.object);
-    context.jobs.start(&object.uid, key, Box::pin(work.run()));
+    context.jobs.start(&object.uid, key, host, Box::pin(work.run()));
     Outcome::Done
 }
 
@@ -60,7 +61,7 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
         .parse()
         .map_err(|error| malformed("the host's user name", &error))?;
     let target = Target {
-        address: turn.address().unwrap_or_default(),
+        address: turn.host().and_then(|host| host.address.clone()).unwrap_or_default(),
         port: context.settings.ssh_port,
         user: user.clone(),
         key: SecretString::from(field(&key, owned::PRIVATE_KEY)?),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use applecart_api::clock::Clock;
 use applecart_api::ids::CrUid;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
-use applecart_core::machine::Job;
+use applecart_core::machine::{Host, Job};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt};
 use kube::runtime::reflector::ObjectRef;
@@ -31,6 +31,7 @@ pub struct Jobs {
 
 struct Entry {
     key: Key,
+    host: Host,
     job: Job,
     abort: Option<AbortHandle>,
 }
@@ -69,14 +70,22 @@ impl Jobs {
         self.table().get(uid).map_or(Job::None, |entry| entry.job.clone())
     }
 
-    /// Begins a job, unless the object has one.
-    pub fn start(&self, uid: &CrUid, key: Key, work: Work) {
+    /// The host as it was read when the object's job began, while that runs. Nothing is decided from
+    /// it but to wait, so it need not be read again for each step.
+    pub fn host(&self, uid: &CrUid) -> Option<Host> {
+        let table = self.table();
+        let entry = table.get(uid)?;
+        matches!(entry.job, Job::Running { .. }).then(|| entry.host.clone())
+    }
+
+    /// Begins a job on `host`, unless the object has one.
+    pub fn start(&self, uid: &CrUid, key: Key, host: Host, work: Work) {
         let mut table = self.table();
         if table.contains_key(uid) {
             return;
         }
         let job = Job::Running { step: None, since: self.clock.now() };
-        table.insert(uid.clone(), Entry { key, job, abort: None });
+        table.insert(uid.clone(), Entry { key, host, job, abort: None });
         // The runner lives as long as the loop that calls this.
         let _ = self.start.send((uid.clone(), work));
     }

@@ -287,6 +287,12 @@ async fn read_bound(
     server: ServerId,
     lease: Lease,
 ) -> Result<(), ReadError> {
+    let living = turn.seen.object.deleting_since.is_none();
+    let running = context.jobs.host(&turn.seen.object.uid).filter(|host| host.id == server);
+    if let Some(host) = running.filter(|_| living) {
+        turn.seen.bound = Bound::To { server, lease, host: HostRead::Seen(host) };
+        return Ok(());
+    }
     let host = match context.scaleway.server(&turn.zone, &server).await {
         Ok(read) => {
             let user = read.ssh_username.clone().unwrap_or_else(|| "m1".to_owned());
@@ -478,13 +484,11 @@ impl Turn {
             Bound::Unbound(_) | Bound::NotRead => None,
         }
     }
-}
 
-impl Turn {
-    /// Where the host answers, as this turn read it.
-    pub fn address(&self) -> Option<String> {
+    /// The host, as this turn read it.
+    pub fn host(&self) -> Option<&Host> {
         match &self.seen.bound {
-            Bound::To { host: HostRead::Seen(host), .. } => host.address.clone(),
+            Bound::To { host: HostRead::Seen(host), .. } => Some(host),
             Bound::To { .. } | Bound::Unbound(_) | Bound::NotRead => None,
         }
     }
