@@ -66,20 +66,23 @@ func main() {
 	}
 	project, _ := client.GetDefaultProjectID()
 	w := &world{apple.NewAPI(client), iam.NewAPI(client), project}
+	passed := 0
 	for _, check := range checks {
 		func() {
 			defer func() {
-				if problem, ok := recover().(failed); ok {
-					fmt.Printf("FAIL %s: %s\n", check.name, problem)
+				// Anything but a pass ends the program: a check that crashed has not passed.
+				if problem := recover(); problem != nil {
+					fmt.Printf("FAIL %s: %v\n", check.name, problem)
 					os.Exit(1)
 				}
 			}()
 			check.run(w)
 			lever("DELETE", "rules", nil)
 			fmt.Println("ok", check.name)
+			passed++
 		}()
 	}
-	fmt.Printf("%d checks passed with %s\n", len(checks), sdk())
+	fmt.Printf("%d of %d checks passed with %s\n", passed, len(checks), sdk())
 }
 
 // sdk is the version that this was built with.

@@ -58,9 +58,11 @@ pub async fn write<T>(call: impl Future<Output = kube::Result<T>>) -> Outcome {
 
 /// Creates: what is there already is there.
 pub async fn create<T>(call: impl Future<Output = kube::Result<T>>) -> Outcome {
-    match write(call).await {
-        Outcome::Refused => Outcome::Done,
-        other => other,
+    match tokio::time::timeout(CALL_TIMEOUT, call).await {
+        Ok(Err(kube::Error::Api(status))) if status.is_already_exists() => Outcome::Done,
+        Ok(Ok(_)) => Outcome::Done,
+        Ok(Err(error)) => outcome(&error),
+        Err(_) => Outcome::Unknown,
     }
 }
 

@@ -119,7 +119,8 @@ async fn turn(pool: Arc<RunnerPool>, context: Arc<Context>) -> Result<Wake, Read
     tracing::info!(%pool, action = action.describe(), ?outcome, %reason, "turn");
     let uid = turn.pool.uid().unwrap_or_default();
     let now = context.clock.now();
-    let again = context.troubles.settle(&uid, action.describe(), &outcome, now);
+    let told = matches!(action, Action::WriteStatus(_));
+    let again = context.troubles.settle(&uid, action.describe(), &outcome, told, now);
     if outcome == Outcome::Done {
         tell(&context, &turn, action, &decision).await;
     }

@@ -37,9 +37,18 @@ impl Troubles {
         Some(Trouble { message, retry_at })
     }
 
-    /// What follows from how an effect of `key` ended: when to look again.
-    pub fn settle(&self, key: &str, tried: &str, outcome: &Outcome, now: Timestamp) -> Duration {
+    /// What follows from how an effect of `key` ended: when to look again. That a trouble was told
+    /// (`told`) does not end it.
+    pub fn settle(
+        &self,
+        key: &str,
+        tried: &str,
+        outcome: &Outcome,
+        told: bool,
+        now: Timestamp,
+    ) -> Duration {
         match outcome {
+            Outcome::Done if told => {}
             Outcome::Done => self.clear(key),
             Outcome::Failed(said) => self.note(key, format!("{tried}: {said}"), now),
             // The world is not as it was read, or may not be: look again, never in a hot loop.
@@ -66,6 +75,18 @@ impl Troubles {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn telling_of_a_trouble_does_not_end_it() {
+        // LH21: else every failure is told, forgotten and repeated at once.
+        let troubles = Troubles::new(Duration::from_secs(1));
+        let now = Timestamp::from_second(1000).unwrap();
+        troubles.settle("a", "try", &Outcome::Failed("no".into()), false, now);
+        troubles.settle("a", "write the status", &Outcome::Done, true, now);
+        assert!(troubles.of("a").is_some_and(|trouble| trouble.due_in(now).is_some()));
+        troubles.settle("a", "try", &Outcome::Done, false, now);
+        assert_eq!(troubles.of("a"), None);
+    }
 
     #[test]
     fn waits_double_until_they_do_not_and_a_success_starts_afresh() {

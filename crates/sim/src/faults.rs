@@ -19,13 +19,16 @@ pub enum Fault {
     CrashAfter,
     /// The effect does not happen, and the answer says so.
     Error,
+    /// The effect is refused for lack of rights.
+    Denied,
     /// The effect happens, and the answer is lost.
     LostAnswer,
 }
 
 impl Fault {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::CrashBefore, Self::CrashAfter, Self::Error, Self::LostAnswer];
+    pub const ALL: [Self; 5] =
+        [Self::CrashBefore, Self::CrashAfter, Self::Error, Self::Denied, Self::LostAnswer];
 }
 
 impl fmt::Display for Fault {
@@ -34,6 +37,7 @@ impl fmt::Display for Fault {
             Self::CrashBefore => "crash before",
             Self::CrashAfter => "crash after",
             Self::Error => "error",
+            Self::Denied => "denied",
             Self::LostAnswer => "lost answer",
         })
     }
@@ -43,7 +47,9 @@ impl std::str::FromStr for Fault {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|fault| fault.to_string().replace(' ', "-") == text);
-        found.ok_or_else(|| "one of crash-before, crash-after, error, lost-answer".to_owned())
+        found.ok_or_else(|| {
+            "one of crash-before, crash-after, error, denied, lost-answer".to_owned()
+        })
     }
 }
 
@@ -109,6 +115,10 @@ impl kubernetes::Gate for Faults {
                     let refusal = kubernetes::Refusal::new(500, "InternalError", why);
                     kubernetes::Verdict::FailBefore(refusal)
                 }
+                Some(Fault::Denied) => {
+                    let refusal = kubernetes::Refusal::new(403, "Forbidden", "not today");
+                    kubernetes::Verdict::FailBefore(refusal)
+                }
             }
         } else {
             kubernetes::Verdict::Pass
@@ -129,6 +139,7 @@ impl scaleway::Gate for Faults {
             Some(Fault::CrashAfter) => scaleway::Verdict::HangAfter,
             Some(Fault::LostAnswer) => scaleway::Verdict::LoseAfter,
             Some(Fault::Error) => scaleway::Verdict::FailBefore(scaleway::Answer::html(502)),
+            Some(Fault::Denied) => scaleway::Verdict::FailBefore(scaleway::Answer::html(403)),
         }
     }
 }
@@ -142,7 +153,7 @@ impl mac::Gate for Faults {
             None => mac::Verdict::Pass,
             Some(Fault::CrashBefore) => mac::Verdict::HangBefore,
             Some(Fault::CrashAfter | Fault::LostAnswer) => mac::Verdict::HangAfter,
-            Some(Fault::Error) => mac::Verdict::FailBefore,
+            Some(Fault::Error | Fault::Denied) => mac::Verdict::FailBefore,
         }
     }
 }

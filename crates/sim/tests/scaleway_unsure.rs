@@ -59,7 +59,7 @@ fn worlds() -> Vec<Unsure> {
         |it| it.reinstall_credentials = Shown::Plain,
         |it| it.new_password = NewPassword::AtOnce,
         |it| it.new_password = NewPassword::Never,
-        |it| it.os_follows_reinstall = Accepts::No,
+        |it| it.os_follows_reinstall = Accepts::Yes,
         |it| it.update_while_transient = Accepts::No,
         |it| it.reboot_while_transient = Accepts::Yes,
         |it| it.reinstall_while_transient = Accepts::Yes,

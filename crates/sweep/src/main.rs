@@ -35,7 +35,7 @@ enum Verb {
         /// Replay: number of the effect that goes wrong.
         #[arg(long, requires_all = ["fault", "scenario"])]
         effect: Option<usize>,
-        /// Replay: crash-before, crash-after, error or lost-answer.
+        /// Replay: crash-before, crash-after, error, denied or lost-answer.
         #[arg(long, requires = "effect")]
         fault: Option<Fault>,
     },

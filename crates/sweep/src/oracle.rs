@@ -10,11 +10,16 @@ use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
+use serde_json::Value;
 
 use crate::scenario::Scenario;
 
+/// The objects that own hosts.
+const MACHINES: &str = "scalewayapplesiliconmachines.infrastructure.cluster.x-k8s.io";
+
 /// Looks for what must never be, at any moment.
 pub fn always(world: &World) -> Result<(), String> {
+    let machines = machine_names(world);
     let mut hosts_of: BTreeMap<String, u32> = BTreeMap::new();
     for host in world.scaleway().hosts() {
         match NameClass::read(&host.name, POOL_PREFIX) {
@@ -26,7 +31,9 @@ pub fn always(world: &World) -> Result<(), String> {
                 }
             }
             NameClass::Claiming(marker) => {
-                *hosts_of.entry(marker.uid.to_string()).or_default() += 1;
+                let uid = marker.uid.to_string();
+                let machine = machines.get(&uid).cloned().unwrap_or(uid);
+                *hosts_of.entry(machine).or_default() += 1;
             }
             NameClass::Other(name) => *hosts_of.entry(name).or_default() += 1,
             NameClass::Releasing(_) | NameClass::OldMarker | NameClass::Quarantined => {}
@@ -37,6 +44,14 @@ pub fn always(world: &World) -> Result<(), String> {
         Some((owner, hosts)) => Err(format!("{owner} has {hosts} hosts")),
         None => Ok(()),
     }
+}
+
+/// The name of each Machine's object, by its UID.
+fn machine_names(world: &World) -> BTreeMap<String, String> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let objects = world.api().objects(MACHINES);
+    let metadata = objects.iter().map(|object| &object["metadata"]);
+    metadata.map(|metadata| (text(&metadata["uid"]), text(&metadata["name"]))).collect()
 }
 
 /// Looks at what a scenario left behind.
@@ -63,19 +78,22 @@ async fn nothing_left(world: &World) -> Result<(), String> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
     let bindings: Api<ClusterRoleBinding> = Api::all(client);
     let mut left: Vec<String> = vec![];
-    left.extend(names(leases.list(&held).await));
-    left.extend(names(nodes.list(&all).await));
+    left.extend(names(leases.list(&held).await)?);
+    left.extend(names(nodes.list(&all).await)?);
     let of_machine =
         |name: &String| name.starts_with("tart-kubelet-") || name.ends_with("-bootstrap");
-    left.extend(names(secrets.list(&all).await).into_iter().filter(of_machine));
-    left.extend(names(accounts.list(&all).await).into_iter().filter(of_machine));
-    left.extend(names(bindings.list(&all).await).into_iter().filter(of_machine));
+    left.extend(names(secrets.list(&all).await)?.into_iter().filter(of_machine));
+    left.extend(names(accounts.list(&all).await)?.into_iter().filter(of_machine));
+    left.extend(names(bindings.list(&all).await)?.into_iter().filter(of_machine));
     left.retain(|name| !name.ends_with("noop-bootstrap"));
     if left.is_empty() { Ok(()) } else { Err(format!("left behind: {}", left.join(", "))) }
 }
 
-fn names<K: kube::Resource + Clone>(list: kube::Result<kube::core::ObjectList<K>>) -> Vec<String> {
-    list.map(|list| list.items.iter().map(ResourceExt::name_any).collect()).unwrap_or_default()
+fn names<K: kube::Resource + Clone>(
+    list: kube::Result<kube::core::ObjectList<K>>,
+) -> Result<Vec<String>, String> {
+    let list = list.map_err(|error| format!("could not look: {error}"))?;
+    Ok(list.items.iter().map(ResourceExt::name_any).collect())
 }
 
 #[cfg(test)]
@@ -114,6 +132,11 @@ mod tests {
             hosts.iter().partition(|host| world.is_bootstrapped(&host.id));
         world.scaleway().rename_host(&free[0].id, &used[0].name);
         assert!(always(&world).unwrap_err().contains("has 2 hosts"));
+        let (uid, _) = machine_names(&world).into_iter().next().unwrap();
+        let digits = uid.replace('-', "");
+        let marker = format!("tuist-claim-pending-0badcafe-{digits}");
+        world.scaleway().rename_host(&free[0].id, &marker);
+        assert!(always(&world).unwrap_err().contains("has 2 hosts"), "one claimed, one claiming");
     }
 
     #[tokio::test(start_paused = true)]

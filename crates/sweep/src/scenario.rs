@@ -6,8 +6,8 @@ use std::time::Duration;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_sim::world::{FLEET, NAMESPACE, World};
 use clap::ValueEnum;
+use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
-use kube::{Api, ResourceExt};
 use serde_json::json;
 
 /// How long a world may take to come to rest after all, in its own time: three wipes' worth.
@@ -84,7 +84,10 @@ fn is_ready(machines: &[ScalewayAppleSiliconMachine]) -> bool {
 }
 
 fn has_host(machines: &[ScalewayAppleSiliconMachine]) -> bool {
-    machines.iter().any(|machine| !machine.finalizers().is_empty())
+    let bound = |m: &ScalewayAppleSiliconMachine| {
+        m.status.as_ref().is_some_and(|status| status.server_id.is_some())
+    };
+    machines.iter().any(bound)
 }
 
 fn is_empty(machines: &[ScalewayAppleSiliconMachine]) -> bool {

@@ -22,6 +22,8 @@ pub enum Action {
         server: ServerId,
         /// Version that was read.
         version: Option<String>,
+        /// The host is not in the pool: it may carry somebody's work, and counts as unwiped.
+        used: bool,
     },
     /// Note in our Lease that the host was seen under our claiming name.
     NoteMarked(ServerId),

@@ -34,11 +34,12 @@ pub(super) fn choose(seen: &Observed, candidates: &Candidates, limits: &Limits) 
     // Machines that choose from the same list start at different places, so they rarely collide.
     let start = seen.object.uid.digits().bytes().map(usize::from).sum::<usize>();
     let chosen = fitting[start % fitting.len()];
-    take(&chosen.host.id, &chosen.lease)
+    take(&chosen.host.id, &chosen.lease, false)
 }
 
-fn take(server: &ServerId, lease: &Lease) -> Decision {
-    let action = Action::TakeLease { server: server.clone(), version: lease.version.clone() };
+fn take(server: &ServerId, lease: &Lease, used: bool) -> Decision {
+    let (server, version) = (server.clone(), lease.version.clone());
+    let action = Action::TakeLease { server, version, used };
     act(action, Reason::Adopting)
 }
 
@@ -87,7 +88,7 @@ pub(super) fn advance(
         || class == NameClass::Claiming(seen.marker());
     match (&lease.holder, class) {
         (LeaseHolder::Other(holder), _) => wait(Reason::HeldByOther(holder.clone()), limits.keep),
-        (LeaseHolder::Nobody, _) if mine => take(server, lease),
+        (LeaseHolder::Nobody, _) if mine => take(server, lease, true),
         (LeaseHolder::Us, NameClass::Pool) => mark(seen, host, lease),
         (LeaseHolder::Us, NameClass::Claiming(_)) if mine => settle(now, seen, host, lease, limits),
         (LeaseHolder::Us, NameClass::Other(_)) if mine => prepare(now, seen, host, limits),

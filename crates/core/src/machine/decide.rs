@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::action::Action;
-use super::observed::{Bound, Observed, Pause};
+use super::observed::{Bound, Job, Observed, Pause};
 use super::reason::Reason;
 use super::status::status;
 use super::{claim, release};
@@ -85,10 +85,18 @@ fn decide_living(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
     if !object.owned_by_machine {
         return wait(Reason::NotOwned, limits.keep);
     }
-    match object.paused {
-        Some(Pause::Cluster) => return wait(Reason::Paused("its Cluster"), limits.keep),
-        Some(Pause::Annotation) => return wait(Reason::Paused("annotation"), limits.keep),
-        None => {}
+    if let Some(pause) = object.paused {
+        let reason = Reason::Paused(match pause {
+            Pause::Cluster => "its Cluster",
+            Pause::Annotation => "annotation",
+        });
+        // Paused is no call outside, and a bootstrap is one.
+        return match seen.job {
+            Job::None => wait(reason, limits.keep),
+            Job::Running { .. } | Job::Succeeded(_) | Job::Failed(_) => {
+                act(Action::StopBootstrap, reason)
+            }
+        };
     }
     if !object.finalizer {
         return act(Action::AddFinalizer, Reason::Adopting);

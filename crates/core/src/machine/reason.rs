@@ -140,7 +140,7 @@ impl Reason {
             Self::NoAddress => "NoAddress",
             Self::MissingSudoPassword => "MissingSudoPassword",
             Self::SshKeyUnavailable => "SSHKeyUnavailable",
-            Self::Preparing => "Provisioned",
+            Self::Preparing => "Preparing",
             Self::WaitingForToken => "NodeIdentityUnavailable",
             Self::Bootstrapping(_) => "Bootstrapping",
             Self::Bootstrapped => "Bootstrapped",

@@ -14,6 +14,9 @@ use super::observed::{
 };
 use super::reason::Reason;
 
+/// What to do about an object that names no pool.
+const NO_POOL: &str = "no pool: set spec.adoptPoolPrefix or --default-adopt-pool-prefix";
+
 /// Decides one turn of a deletion. It needs neither Machine nor Cluster, and runs while paused.
 pub(super) fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
     let object = &seen.object;
@@ -59,16 +62,26 @@ fn give_back(
     };
     match (&lease.holder, seen.release_of(host)) {
         (LeaseHolder::Other(holder), _) => {
-            finish(seen, Reason::ReleaseSkipped(format!("it is held by {holder}")))
+            skip(seen, Reason::ReleaseSkipped(format!("it is held by {holder}")))
+        }
+        (LeaseHolder::Us, Release::NotBegun | Release::Marked)
+            if seen.object.pool_prefix.is_none() =>
+        {
+            act(Action::ClearLease(host.id.clone()), Reason::ReleaseSkipped(NO_POOL.into()))
+        }
+        (LeaseHolder::Nobody, Release::NotBegun | Release::Marked)
+            if seen.object.pool_prefix.is_none() =>
+        {
+            skip(seen, Reason::ReleaseSkipped(NO_POOL.into()))
         }
         (LeaseHolder::Nobody, Release::NotBegun | Release::Marked) => {
             let version = lease.version.clone();
-            let action = Action::TakeLease { server: host.id.clone(), version };
+            let action = Action::TakeLease { server: host.id.clone(), version, used: true };
             act(action, Reason::Releasing)
         }
         (LeaseHolder::Nobody, Release::InPool) => finish(seen, Reason::Released),
         (LeaseHolder::Nobody, Release::NotOurs) => {
-            finish(seen, Reason::ReleaseSkipped(format!("it is called {:?}", host.name)))
+            skip(seen, Reason::ReleaseSkipped(format!("it is called {:?}", host.name)))
         }
         (LeaseHolder::Us, Release::InPool) => {
             act(Action::ClearLease(host.id.clone()), Reason::Releasing)
@@ -76,10 +89,6 @@ fn give_back(
         (LeaseHolder::Us, Release::NotOurs) => {
             let why = format!("it is called {:?}", host.name);
             act(Action::ClearLease(host.id.clone()), Reason::ReleaseSkipped(why))
-        }
-        (LeaseHolder::Us, _) if seen.object.pool_prefix.is_none() => {
-            let why = "no pool: set spec.adoptPoolPrefix or --default-adopt-pool-prefix";
-            finish(seen, Reason::ReleaseSkipped(why.into()))
         }
         (LeaseHolder::Us, Release::NotBegun) => match empty(now, seen, limits) {
             Some(decision) => decision,
@@ -153,6 +162,11 @@ fn finish(seen: &Observed, reason: Reason) -> Decision {
     leftover(seen).unwrap_or_else(|| act(Action::RemoveFinalizer, reason))
 }
 
+/// The host is not ours to return, nor is what runs on it: only what is ours goes.
+fn skip(seen: &Observed, reason: Reason) -> Decision {
+    own_leftover(seen).unwrap_or_else(|| act(Action::RemoveFinalizer, reason))
+}
+
 /// C5: what still stands outside of a Mac that is not ours any more, one thing at a time.
 fn leftover(seen: &Observed) -> Option<Decision> {
     let clean = |action| Some(act(action, Reason::CleaningUp));
@@ -169,6 +183,12 @@ fn leftover(seen: &Observed) -> Option<Decision> {
         }
         return clean(Action::DeleteNode { uid: node.uid.clone() });
     }
+    own_leftover(seen)
+}
+
+/// The agent's identity and the host's password: ours, whatever became of the host.
+fn own_leftover(seen: &Observed) -> Option<Decision> {
+    let clean = |action| Some(act(action, Reason::CleaningUp));
     if let Some(part) = Identity::ALL.iter().rev().find(|part| seen.identity.contains(part)) {
         return clean(Action::DeleteIdentity(*part));
     }

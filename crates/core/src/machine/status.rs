@@ -7,7 +7,7 @@ use applecart_api::machine::{
 use jiff::Timestamp;
 
 use super::decide::Decision;
-use super::observed::{Bound, Host, HostRead, Job, LeaseHolder, Observed, Release};
+use super::observed::{Bound, Candidates, Host, HostRead, Job, LeaseHolder, Observed, Release};
 use super::reason::Reason;
 
 /// The condition that says that a bootstrap ended well on this host.
@@ -28,6 +28,9 @@ pub fn status(
     let mut status = seen.object.status.clone();
     status.observed_generation = seen.object.generation;
     status.last_reason = Some(decision.reason.to_string());
+    if is_blind(seen) {
+        return tell_blind(now, seen, decision, status);
+    }
     if let Some(host) = held_host(seen) {
         bind(&mut status, host);
     }
@@ -43,9 +46,50 @@ pub fn status(
     if ready {
         status.initialization = Some(Initialization { provisioned: Some(true) });
     }
+    tell_paused(now, seen, decision, &mut status);
     tell_conditions(now, seen, decision, &mut status);
     status.phase = Some(phase(seen, decision).to_owned());
     status
+}
+
+/// Whether this turn did not look at the host, or could not: nothing follows from that.
+fn is_blind(seen: &Observed) -> bool {
+    matches!(
+        seen.bound,
+        Bound::NotRead
+            | Bound::Unbound(Candidates::Failed(_))
+            | Bound::To { host: HostRead::Failed(_), .. }
+    )
+}
+
+/// What was true when we last looked stays told; only why we do not look is new (S10).
+fn tell_blind(
+    now: Timestamp,
+    seen: &Observed,
+    decision: &Decision,
+    mut status: ScalewayAppleSiliconMachineStatus,
+) -> ScalewayAppleSiliconMachineStatus {
+    if seen.object.deleting_since.is_some() {
+        status.phase = Some("Deleting".to_owned());
+    } else if status.phase.is_none() {
+        status.phase = Some("Pending".to_owned());
+    }
+    tell_paused(now, seen, decision, &mut status);
+    status
+}
+
+fn tell_paused(
+    now: Timestamp,
+    seen: &Observed,
+    decision: &Decision,
+    status: &mut ScalewayAppleSiliconMachineStatus,
+) {
+    let (holds, word, message) = match &decision.reason {
+        reason @ Reason::Paused(_) => ("True", "Paused", reason.to_string()),
+        _ => ("False", "NotPaused", String::new()),
+    };
+    let says = Says { type_: PAUSED, status: holds, reason: word, message };
+    set(&mut status.conditions, says, seen.object.generation, now);
 }
 
 /// The status after a bootstrap that ended well.
@@ -142,17 +186,13 @@ fn tell_conditions(
             Says { type_, status: if holds { "True" } else { "False" }, reason: word, message };
         set(&mut status.conditions, says, generation, now);
     };
-    match reason {
-        Reason::Paused(_) => say(PAUSED, true, "Paused", reason.to_string()),
-        _ => say(PAUSED, false, "NotPaused", String::new()),
-    }
     let word = if *reason == Reason::Ready { "Ready" } else { reason.word() };
     let text = if *reason == Reason::Ready { String::new() } else { reason.to_string() };
     say(READY, *reason == Reason::Ready, word, text);
     let claimed = held_host(seen).is_some_and(|host| host.name == seen.object.name);
     if claimed {
         say(PROVISIONED, true, "Provisioned", String::new());
-    } else if seen.object.deleting_since.is_none() && !matches!(reason, Reason::CannotRead(_)) {
+    } else if seen.object.deleting_since.is_none() {
         say(PROVISIONED, false, reason.word(), reason.to_string());
     }
 }

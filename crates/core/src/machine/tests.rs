@@ -192,6 +192,15 @@ fn waiting_rows() -> Vec<Row> {
             Reason::Paused("annotation"),
         ),
         (
+            "paused while it bootstraps",
+            with(prepared(), |s| {
+                s.object.paused = Some(Pause::Annotation);
+                s.job = Job::Running { step: None, since: now() };
+            }),
+            Some(Action::StopBootstrap),
+            Reason::Paused("annotation"),
+        ),
+        (
             "Cluster not ready",
             with(fresh(), |s| s.object.waiting_for = Some("c".into())),
             None,
@@ -222,7 +231,7 @@ fn waiting_rows() -> Vec<Row> {
 
 fn claim_rows() -> Vec<Row> {
     let take = |version: Option<&str>| {
-        Some(Action::TakeLease { server: server(), version: version.map(Into::into) })
+        Some(Action::TakeLease { server: server(), version: version.map(Into::into), used: false })
     };
     let claiming = NameClass::claiming(&fresh().marker());
     let marked = |ago| Lease { marked_at: Some(now() - Duration::from_secs(ago)), ..ours() };
@@ -278,7 +287,12 @@ fn claim_rows() -> Vec<Row> {
         ("marked", bound(&claiming, ours()), Some(Action::NoteMarked(server())), Reason::Settling),
         ("settling", bound(&claiming, marked(14)), None, Reason::Settling),
         ("settled", bound(&claiming, marked(15)), Some(rename(&claiming, NAME)), Reason::Settling),
-        ("taken over by name", bound(NAME, Lease::free()), take(None), Reason::Adopting),
+        (
+            "taken over by name: it carries somebody's work",
+            bound(NAME, Lease { wiped_at: Some(now()), ..Lease::free() }),
+            Some(Action::TakeLease { server: server(), version: None, used: true }),
+            Reason::Adopting,
+        ),
         ("held by another", bound(NAME, other), None, Reason::HeldByOther("b".into())),
         ("renamed by hand", bound("mine", ours()), None, Reason::NotOurs("mine".into())),
         ("unleased stranger", bound("mine", Lease::free()), None, Reason::NotOurs("mine".into())),
@@ -499,7 +513,7 @@ fn strange_release_rows() -> Vec<Row> {
         (
             "claim lost before the status was written (LH2)",
             deleting(bound(NAME, Lease::free())),
-            Some(Action::TakeLease { server: server(), version: None }),
+            Some(Action::TakeLease { server: server(), version: None, used: true }),
             Reason::Releasing,
         ),
         ("never had a host", deleting(fresh()), Some(Action::RemoveFinalizer), Reason::Released),
@@ -524,8 +538,23 @@ fn strange_release_rows() -> Vec<Row> {
         (
             "no prefix at all",
             with(deleting(bound(NAME, ours())), |s| s.object.pool_prefix = None),
+            Some(Action::ClearLease(server())),
+            skipped("no pool: set spec.adoptPoolPrefix or --default-adopt-pool-prefix"),
+        ),
+        (
+            "no prefix at all, Lease given up",
+            with(deleting(bound(NAME, Lease::free())), |s| s.object.pool_prefix = None),
             Some(Action::RemoveFinalizer),
             skipped("no pool: set spec.adoptPoolPrefix or --default-adopt-pool-prefix"),
+        ),
+        (
+            "renamed by hand, with a job on it: the job is not ours to end",
+            with(deleting(bound("mine", Lease::free())), |s| {
+                s.node = Some(node());
+                s.guests = vec![Guest { busy: true, ..guest("job") }];
+            }),
+            Some(Action::RemoveFinalizer),
+            skipped("it is called \"mine\""),
         ),
         (
             "gone",
@@ -748,4 +777,27 @@ fn a_host_is_wiped_to_the_newest_image_that_its_pin_accepts() {
         seen.images = Images::Failed("503".into());
     });
     assert_eq!(effect(&unread).action, None);
+}
+
+#[test]
+fn a_mac_that_nobody_looked_at_stays_as_it_was_told() {
+    // S10: paused, or Scaleway silent: nothing is known to have changed.
+    let ready = with(bootstrapped(), |seen| seen.node = Some(node()));
+    let limits = Limits::default();
+    let told = status::status(now(), &ready, &decide(now(), &ready, &limits));
+    let failed = HostRead::Failed("503".into());
+    let unread = Bound::To { server: server(), lease: ours(), host: failed };
+    let silent = Observed { bound: unread, node: None, ..ready.clone() };
+    let paused = with(Observed { bound: Bound::NotRead, node: None, ..ready }, |seen| {
+        seen.object.paused = Some(Pause::Cluster);
+    });
+    for blind in [silent, paused] {
+        let blind = with(blind, |seen| seen.object.status = told.clone());
+        let now_told = status::status(now(), &blind, &decide(now(), &blind, &limits));
+        assert_eq!(now_told.ready, Some(true));
+        assert_eq!(now_told.phase.as_deref(), Some("Ready"));
+        assert_eq!(now_told.node_name, told.node_name);
+        assert!(is_true(&now_told.conditions, "Ready"));
+        assert_ne!(now_told.last_reason, told.last_reason);
+    }
 }

@@ -35,8 +35,8 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         Action::SetProviderId(id) => {
             patch(context, turn, json!({"spec": {"providerID": id.to_string()}})).await
         }
-        Action::TakeLease { server, version } => {
-            take_lease(context, turn, server, version.as_deref()).await
+        Action::TakeLease { server, version, used } => {
+            take_lease(context, turn, server, version.as_deref(), *used).await
         }
         Action::NoteMarked(server) => {
             let now = context.clock.now().to_string();
@@ -147,12 +147,17 @@ async fn take_lease(
     turn: &Turn,
     server: &ServerId,
     version: Option<&str>,
+    used: bool,
 ) -> Outcome {
     context.zones.choose(&turn.zone, server).await;
     let object = &turn.seen.object;
     let namespace = turn.object.namespace().unwrap_or_default();
     let us = leases::holder(&namespace, &object.name, &object.uid);
-    let lease = leases::taken(server, &us, &object.uid, version, context.clock.now());
+    let now = context.clock.now();
+    let mut lease = leases::taken(server, &us, &object.uid, version, now);
+    if used {
+        lease["metadata"]["annotations"][key::UNWIPED] = json!("true");
+    }
     let api = host_leases(context);
     if version.is_some() {
         let patch = Patch::Merge(&lease);

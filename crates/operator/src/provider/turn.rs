@@ -37,7 +37,8 @@ pub async fn turn(
     );
     let uid = turn.seen.object.uid.as_str();
     let now = context.clock.now();
-    let again = context.troubles.settle(uid, action.describe(), &outcome, now);
+    let told = matches!(action, Action::WriteStatus(_));
+    let again = context.troubles.settle(uid, action.describe(), &outcome, told, now);
     if outcome == Outcome::Done {
         tell(&context, &turn, action, &decision).await;
     }

@@ -135,8 +135,10 @@ impl State {
             return Err(Answer::already_exists("ssh_key", &key.id));
         }
         let now = self.now;
+        self.keys_made += 1;
+        let made = self.keys_made;
         let key = Key {
-            id: self.seeded().uuid("ssh key", self.requests),
+            id: self.seeded().uuid("ssh key", made),
             name: wanted.name,
             public: public_key,
             project: wanted.project_id,

@@ -15,6 +15,8 @@ use super::settings::{Accepts, Settings};
 /// A request, understood.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
+    /// Which request it is; no two have the same number.
+    pub number: u64,
     pub call: Call,
     /// The image, kind or key in the path.
     pub item: String,
@@ -49,7 +51,7 @@ fn operation(method: &Method, rest: &[&str]) -> Option<(Operation, String)> {
 }
 
 /// What a request asks for, or the answer that there is no such thing.
-pub(super) fn asked(request: Request<Bytes>) -> Result<Asked, Answer> {
+pub(super) fn asked(request: Request<Bytes>, number: u64) -> Result<Asked, Answer> {
     let (parts, body) = request.into_parts();
     let segments: Vec<&str> = parts.uri.path().trim_matches('/').split('/').collect();
     let unknown = || Answer::not_found("path", parts.uri.path());
@@ -72,7 +74,7 @@ pub(super) fn asked(request: Request<Bytes>) -> Result<Asked, Answer> {
         _ => None,
     };
     let query = Query::parse(parts.uri.query().unwrap_or_default());
-    Ok(Asked { call: Call { operation, zone, server }, item, query, body })
+    Ok(Asked { number, call: Call { operation, zone, server }, item, query, body })
 }
 
 /// A JSON body, or the answer that it is not one.

@@ -66,13 +66,15 @@ impl Scaleway {
 
     async fn respond(self, request: Request<Bytes>) -> Result<Response<Bytes>, TransportError> {
         if request.uri().path().split('/').nth(1) == Some("sim") {
-            return Ok(self.finish(self.control(&request), "sim"));
+            let (answer, number) = (self.control(&request), self.with(State::number));
+            return Ok(self.finish(answer, number, "sim"));
         }
         let token = request.headers().get("x-auth-token").cloned();
         let token = token.as_ref().and_then(|token| token.to_str().ok()).unwrap_or_default();
-        let asked = match self.with(|state| state.admit(token)).and_then(|()| asked(request)) {
+        let (number, admitted) = self.with(|state| state.admit(token));
+        let asked = match admitted.and_then(|()| asked(request, number)) {
             Ok(asked) => asked,
-            Err(answer) => return Ok(self.finish(answer, "global")),
+            Err(answer) => return Ok(self.finish(answer, number, "global")),
         };
         let zone = asked.call.zone.as_ref().map_or("global", |zone| zone.as_str()).to_owned();
         let ruled = self.with(|state| {
@@ -81,7 +83,7 @@ impl Scaleway {
         });
         let verdict = ruled.unwrap_or_else(|| self.gate.judge(&asked.call));
         let answer = self.execute(verdict, asked).await?;
-        Ok(self.finish(answer, &zone))
+        Ok(self.finish(answer, number, &zone))
     }
 
     async fn execute(&self, verdict: Verdict, asked: Asked) -> Result<Answer, TransportError> {
@@ -111,22 +113,29 @@ impl Scaleway {
         self.with(|state| state.collect(ticket))
     }
 
-    fn finish(&self, answer: Answer, zone: &str) -> Response<Bytes> {
-        let request_id = self.with(|state| state.seeded().uuid("request", state.requests));
+    fn finish(&self, answer: Answer, number: u64, zone: &str) -> Response<Bytes> {
+        let request_id = self.with(|state| state.seeded().uuid("request", number));
         answer.into_response(&request_id, zone)
     }
 }
 
 impl State {
-    /// Lets in who has the one key.
-    fn admit(&mut self, token: &str) -> Result<(), Answer> {
+    /// The number of the next request; no two have the same.
+    fn number(&mut self) -> u64 {
         self.requests += 1;
-        if token == self.settings.secret_key.expose_secret() {
+        self.requests
+    }
+
+    /// Numbers a request, and lets in who has the one key.
+    fn admit(&mut self, token: &str) -> (u64, Result<(), Answer>) {
+        let number = self.number();
+        let admitted = if token == self.settings.secret_key.expose_secret() {
             Ok(())
         } else {
             let reason = if token.is_empty() { "invalid_argument" } else { "not_found" };
             Err(Answer::denied_authentication(reason))
-        }
+        };
+        (number, admitted)
     }
 
     /// Does what is asked, at once and whole.

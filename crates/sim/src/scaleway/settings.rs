@@ -147,7 +147,7 @@ impl Default for Unsure {
             list_credentials: Shown::Sealed,
             reinstall_credentials: Shown::Sealed,
             new_password: NewPassword::WhenReady,
-            os_follows_reinstall: Accepts::Yes,
+            os_follows_reinstall: Accepts::No,
             update_while_transient: Accepts::Yes,
             reboot_while_transient: Accepts::No,
             reinstall_while_transient: Accepts::No,

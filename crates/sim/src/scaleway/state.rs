@@ -41,6 +41,8 @@ pub(super) struct State {
     pub rules: Vec<Rule>,
     pub calls: BTreeMap<&'static str, u64>,
     pub requests: u64,
+    /// SSH keys that were ever made.
+    pub keys_made: u64,
     in_flight: BTreeMap<u64, InFlight>,
     landed: BTreeMap<u64, Answer>,
     ordered: u32,
@@ -64,6 +66,7 @@ impl State {
             rules: Vec::new(),
             calls: BTreeMap::new(),
             requests: 0,
+            keys_made: 0,
             in_flight: BTreeMap::new(),
             landed: BTreeMap::new(),
             ordered: 0,
@@ -106,7 +109,7 @@ impl State {
     /// Takes a call on its way that arrives this much later, and tells its ticket. `waits` is held
     /// for as long as somebody wants the answer.
     pub(super) fn delay(&mut self, asked: Asked, delay: Duration, waits: Weak<()>) -> u64 {
-        let ticket = self.requests;
+        let ticket = asked.number;
         let due = self.later(delay);
         self.in_flight.insert(ticket, InFlight { due, asked, waits });
         ticket
