@@ -153,7 +153,9 @@ async fn an_image_other_than_the_default_takes_an_hour_and_macos_stays_macos() {
 #[tokio::test(start_paused = true)]
 async fn a_withdrawn_image_cannot_be_asked_for_and_the_default_moves_on() {
     // P32
-    let scaleway = world(Settings::new(1));
+    let mut settings = Settings::new(1);
+    settings.unsure.os_follows_reinstall = applecart_sim::scaleway::Accepts::Yes;
+    let scaleway = world(settings);
     let client = scaleway.client();
     let id = scaleway.order_host(&HostSpec::named("box"));
     let pinned = client.server(&zone(), &id).await.unwrap().os.unwrap();

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use applecart_api::clock::Clock;
+use applecart_mac::KeyPair;
 use applecart_sim::scaleway::{HostSpec, Operation, Rule, Scaleway, Settings, Verdict};
 use bytes::Bytes;
 use http::{Method, Request, Response};
@@ -56,16 +57,16 @@ async fn the_licensing_floor_and_a_deleted_server_answer_as_recorded() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn delayed_calls_that_cross_each_other_all_happen_once() {
-    const CALLS: usize = 60;
+    const CALLS: u8 = 60;
     let scaleway = scaleway();
     let delay = Verdict::Delay(Duration::from_millis(5));
-    scaleway.add_rule(Rule::next(Operation::CreateSshKey, delay).times(CALLS as u64));
+    scaleway.add_rule(Rule::next(Operation::CreateSshKey, delay).times(CALLS.into()));
     let mut calls = JoinSet::new();
     for number in 0..CALLS {
         let scaleway = scaleway.clone();
         calls.spawn(async move {
             let project = Settings::new(1).project;
-            let public_key = format!("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{number:034}");
+            let public_key = KeyPair::from_seed([number; 32], "").unwrap().public;
             let body = serde_json::json!({
                 "name": number.to_string(), "public_key": public_key, "project_id": project,
             });
@@ -80,5 +81,5 @@ async fn delayed_calls_that_cross_each_other_all_happen_once() {
     let made = calls.join_all().await;
     let ids: BTreeSet<&String> = made.iter().map(|(id, _)| id).collect();
     let requests: BTreeSet<&String> = made.iter().map(|(_, request)| request).collect();
-    assert_eq!((ids.len(), requests.len()), (CALLS, CALLS));
+    assert_eq!((ids.len(), requests.len()), (CALLS.into(), CALLS.into()));
 }

@@ -70,8 +70,8 @@ impl Jobs {
         self.table().get(uid).map_or(Job::None, |entry| entry.job.clone())
     }
 
-    /// The host as it was read when the object's job began, while that runs. Nothing is decided from
-    /// it but to wait, so it need not be read again for each step.
+    /// The host as it was read when the object's job began, while that runs. Nothing is decided
+    /// from it but to wait, so it need not be read again for each step.
     pub fn host(&self, uid: &CrUid) -> Option<Host> {
         let table = self.table();
         let entry = table.get(uid)?;
