@@ -215,28 +215,30 @@ func create(w *world) {
 
 func pages(w *world) {
 	var ids []string
-	for n := range 45 {
+	for n := range 65 {
 		ids = append(ids, order(fmt.Sprintf("tuist-pool-%d", n), 0))
 	}
 	request := func() *apple.ListServersRequest { return &apple.ListServersRequest{Zone: zone} }
 	first := must(w.apple.ListServers(request()))
-	check(first.TotalCount == 45 && len(first.Servers) == 20, "%d of %d", len(first.Servers), first.TotalCount)
+	check(first.TotalCount == 65, "%d in all", first.TotalCount)
+	size := lever("GET", "state", nil)["unsure"].(map[string]any)["default_page_size"]
+	check(fmt.Sprint(len(first.Servers)) == size, "%d on a page of %s", len(first.Servers), size)
 	all := must(w.apple.ListServers(request(), scw.WithAllPages()))
-	check(all.TotalCount == 45 && len(all.Servers) == 45, "%d of %d", len(all.Servers), all.TotalCount)
+	check(all.TotalCount == 65 && len(all.Servers) == 65, "%d of %d", len(all.Servers), all.TotalCount)
 	for n, id := range ids {
 		check(all.Servers[n].ID == id, "out of order at %d", n)
 	}
 	large := request()
 	large.PageSize = scw.Uint32Ptr(1000)
-	check(len(must(w.apple.ListServers(large)).Servers) == 45, "a page that is too large is cut")
-	third := request()
-	third.Page, third.PageSize = scw.Int32Ptr(3), scw.Uint32Ptr(20)
-	check(len(must(w.apple.ListServers(third)).Servers) == 5, "the third page")
-	third.Page = scw.Int32Ptr(9)
-	check(len(must(w.apple.ListServers(third)).Servers) == 0, "a page after the last")
+	check(len(must(w.apple.ListServers(large)).Servers) == 65, "a page that is too large is cut")
+	fourth := request()
+	fourth.Page, fourth.PageSize = scw.Int32Ptr(4), scw.Uint32Ptr(20)
+	check(len(must(w.apple.ListServers(fourth)).Servers) == 5, "the fourth page")
+	fourth.Page = scw.Int32Ptr(9)
+	check(len(must(w.apple.ListServers(fourth)).Servers) == 0, "a page after the last")
 	newest := request()
 	newest.OrderBy = apple.ListServersRequestOrderByCreatedAtDesc
-	check(must(w.apple.ListServers(newest)).Servers[0].ID == ids[44], "newest first")
+	check(must(w.apple.ListServers(newest)).Servers[0].ID == ids[64], "newest first")
 	none := &apple.ListServersRequest{Zone: scw.ZoneFrPar2}
 	check(must(w.apple.ListServers(none)).TotalCount == 0, "another zone is empty")
 	for _, id := range ids {

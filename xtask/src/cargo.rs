@@ -57,6 +57,12 @@ impl Cargo {
         self.0.status().with_context(|| format!("could not start `{}`", self.to_line()))
     }
 
+    /// Runs it and returns what it wrote to standard output; its complaints are shown.
+    pub fn shown(mut self) -> Result<String> {
+        self.0.stderr(Stdio::inherit());
+        self.output()
+    }
+
     /// Runs it quietly and returns what it wrote to standard output.
     pub fn output(mut self) -> Result<String> {
         let line = self.to_line();
@@ -68,26 +74,30 @@ impl Cargo {
     }
 
     /// Runs test runners: shows what they write and adds up what they say that they counted.
-    pub fn count_tests(mut self) -> Result<(ExitStatus, Counts)> {
+    pub fn count_tests(self) -> Result<(ExitStatus, Counts)> {
         let line = self.to_line();
-        let mut child = self
-            .0
-            .stdout(Stdio::piped())
-            .spawn()
-            .with_context(|| format!("could not start `{line}`"))?;
-        let output = child.stdout.take().context("a piped child has no output")?;
-        let mut counts = Counts::default();
-        let mut stdout = std::io::stdout().lock();
-        for text in BufReader::new(output).split(b'\n') {
-            let text = text.with_context(|| format!("could not read what `{line}` wrote"))?;
-            stdout.write_all(&text)?;
-            stdout.write_all(b"\n")?;
-            if let Some(more) = std::str::from_utf8(&text).ok().and_then(Counts::read) {
-                counts += more;
-            }
-        }
-        Ok((child.wait().with_context(|| format!("lost sight of `{line}`"))?, counts))
+        count_tests(self.0, &line)
     }
+}
+
+/// [`Cargo::count_tests`] for any command, called `line` when it is talked about.
+pub fn count_tests(mut command: Command, line: &str) -> Result<(ExitStatus, Counts)> {
+    let mut child = command
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("could not start `{line}`"))?;
+    let output = child.stdout.take().context("a piped child has no output")?;
+    let mut counts = Counts::default();
+    let mut stdout = std::io::stdout().lock();
+    for text in BufReader::new(output).split(b'\n') {
+        let text = text.with_context(|| format!("could not read what `{line}` wrote"))?;
+        stdout.write_all(&text)?;
+        stdout.write_all(b"\n")?;
+        if let Some(more) = std::str::from_utf8(&text).ok().and_then(Counts::read) {
+            counts += more;
+        }
+    }
+    Ok((child.wait().with_context(|| format!("lost sight of `{line}`"))?, counts))
 }
 
 /// Says how to get `cargo <subcommand>` if it is not there.

@@ -1,14 +1,14 @@
 //! What was typed, and what it means.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
+use std::process::{ExitCode, ExitStatus};
 
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::cargo::{self, Cargo};
 use crate::stage::{self, CHECK, Stage, TEST};
-use crate::{generated, terminal};
+use crate::{e2e, generated, terminal};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -16,6 +16,7 @@ Examples:
   cargo xtask check tidy clippy   two stages of it
   cargo xtask test                everything; what CI runs
   cargo xtask gen                 write the chart's CRDs after a change in crates/api
+  cargo xtask e2e --list          what is tried on a real control plane
   cargo xtask sweep --help        what the sweep can do";
 
 /// The one door to everything a developer runs.
@@ -30,7 +31,7 @@ struct CommandLine {
 enum Verb {
     /// Check everything but the tests, or only the stages named
     Check {
-        /// The stages to run; all but tests and sweep if none is named
+        /// The stages to run; all but those of `test` if none is named
         #[arg(value_name = "STAGE")]
         stages: Vec<Stage>,
     },
@@ -42,6 +43,9 @@ enum Verb {
         #[arg(long)]
         check: bool,
     },
+    /// Run scenarios on a real Kubernetes and Cluster API; arguments go to them (try --help)
+    #[command(disable_help_flag = true)]
+    E2e(PassedOn),
     /// Sweep faults through every scenario; arguments go to the sweep (try --help)
     #[command(disable_help_flag = true)]
     Sweep(PassedOn),
@@ -69,6 +73,7 @@ pub fn run() -> Result<ExitCode> {
         Verb::Check { stages } => Ok(check(&stages)),
         Verb::Test => Ok(test()),
         Verb::Gen { check } => generate(check),
+        Verb::E2e(rest) => e2e::run(rest.arguments).map(code),
         Verb::Sweep(rest) => pass_on("sweep", rest),
         Verb::Bench(rest) => pass_on("bench", rest),
         Verb::Soak(rest) => pass_on("soak", rest),
@@ -121,10 +126,13 @@ fn generate(check: bool) -> Result<ExitCode> {
 
 fn pass_on(verb: &str, rest: PassedOn) -> Result<ExitCode> {
     let arguments = std::iter::once(OsString::from(verb)).chain(rest.arguments);
-    let status = Cargo::sweep(arguments).status()?;
+    Cargo::sweep(arguments).status().map(code)
+}
+
+fn code(status: ExitStatus) -> ExitCode {
     // A child that a signal ended has no code.
     let code = status.code().and_then(|code| u8::try_from(code).ok());
-    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+    code.map_or(ExitCode::FAILURE, ExitCode::from)
 }
 
 #[cfg(test)]
@@ -142,10 +150,11 @@ mod tests {
     }
 
     #[test]
-    fn whatever_follows_sweep_is_passed_on_even_help() {
-        for verb in ["sweep", "bench", "soak"] {
+    fn whatever_follows_a_verb_with_its_own_program_is_passed_on_even_help() {
+        for verb in ["e2e", "sweep", "bench", "soak"] {
             let line = format!("xtask {verb} --help --seed 7 x");
-            let (Verb::Sweep(rest) | Verb::Bench(rest) | Verb::Soak(rest)) = parse(&line).unwrap()
+            let (Verb::E2e(rest) | Verb::Sweep(rest) | Verb::Bench(rest) | Verb::Soak(rest)) =
+                parse(&line).unwrap()
             else {
                 panic!("{verb} is another verb");
             };

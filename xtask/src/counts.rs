@@ -13,11 +13,16 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Reads a runner's last line: `test result: ok. 3 passed; 1 failed; 0 ignored; …`.
+    /// Reads a runner's last line: `test result: ok. 3 passed; 1 failed; 0 ignored; …` of Rust's
+    /// own, `e2e: 3 passed, 1 failed` of the end-to-end scenarios.
     pub fn read(line: &str) -> Option<Self> {
-        let (_, rest) = line.strip_prefix("test result: ")?.split_once(". ")?;
+        let rest = match line.strip_prefix("e2e: ") {
+            Some(rest) => rest,
+            None => line.strip_prefix("test result: ")?.split_once(". ")?.1,
+        };
         let number = |word: &str| {
-            rest.split(';').find_map(|part| part.trim().strip_suffix(word)?.trim().parse().ok())
+            rest.split([';', ','])
+                .find_map(|part| part.trim().strip_suffix(word)?.trim().parse().ok())
         };
         Some(Self { passed: number("passed")?, failed: number("failed")? })
     }
@@ -47,11 +52,13 @@ mod tests {
         assert_eq!(Counts::read(line), Some(Counts { passed: 12, failed: 3 }));
         let line = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
         assert_eq!(Counts::read(line), Some(Counts::default()));
+        let line = "e2e: 12 passed, 3 failed";
+        assert_eq!(Counts::read(line), Some(Counts { passed: 12, failed: 3 }));
     }
 
     #[test]
     fn what_a_test_prints_is_not_counted() {
-        for line in ["test x ... ok", "12 passed; 3 failed", "test result: ok", ""] {
+        for line in ["test x ... ok", "12 passed; 3 failed", "test result: ok", "e2e: x", ""] {
             assert_eq!(Counts::read(line), None, "{line}");
         }
     }

@@ -3,6 +3,7 @@
 mod cargo;
 mod command_line;
 mod counts;
+mod e2e;
 mod generated;
 mod stage;
 mod terminal;

@@ -1,6 +1,7 @@
 //! Every stage of `check` and `test`: the one list of what there is to check.
 
 use std::fmt;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -9,7 +10,7 @@ use clap::ValueEnum;
 use crate::cargo::{self, Cargo};
 use crate::counts::Counts;
 use crate::terminal::{Paint, seconds};
-use crate::{generated, tidy, tools};
+use crate::{e2e, generated, tidy, tools};
 
 /// One thing to check. The order here is the order in which they run: quick ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -28,6 +29,8 @@ pub enum Stage {
     Tools,
     /// All tests of the workspace
     Tests,
+    /// Scenarios on a real Kubernetes control plane and Cluster API
+    E2e,
     /// A short sweep of faults through the simulated world
     Sweep,
 }
@@ -36,7 +39,7 @@ pub enum Stage {
 pub const CHECK: &[Stage] =
     &[Stage::Format, Stage::Tidy, Stage::Generated, Stage::Clippy, Stage::Docs];
 /// What `test` runs after [`CHECK`].
-pub const TEST: &[Stage] = &[Stage::Tools, Stage::Tests, Stage::Sweep];
+pub const TEST: &[Stage] = &[Stage::Tools, Stage::Tests, Stage::E2e, Stage::Sweep];
 
 impl Stage {
     /// One line for each of `stages`: its name and what it checks.
@@ -70,9 +73,9 @@ impl Stage {
             Self::Tools => tools::need_all().map(|()| Outcome::without_tests(true)),
             Self::Tests => {
                 let cargo = Cargo::new(["test", "--workspace", "--no-fail-fast"]);
-                let (status, counts) = cargo.count_tests()?;
-                Ok(Outcome { passed: status.success() && counts.failed == 0, counts })
+                Ok(Outcome::of_tests(cargo.count_tests()?))
             }
+            Self::E2e => Ok(Outcome::of_tests(e2e::count()?)),
             Self::Sweep => command(Cargo::sweep(["sweep"]), "see above"),
         }
     }
@@ -95,6 +98,10 @@ impl Outcome {
     /// Of a stage that is no test runner.
     fn without_tests(passed: bool) -> Self {
         Self { passed, counts: Counts::default() }
+    }
+
+    fn of_tests((status, counts): (ExitStatus, Counts)) -> Self {
+        Self { passed: status.success() && counts.failed == 0, counts }
     }
 }
 
@@ -125,25 +132,24 @@ fn run_generated() -> Result<Outcome> {
 
 /// What a run of several stages found.
 pub struct Report {
-    stages: Vec<(Stage, bool, Duration)>,
-    tests: Counts,
+    stages: Vec<(Stage, Outcome, Duration)>,
 }
 
 impl Report {
     /// Nothing failed.
     pub fn passed(&self) -> bool {
-        self.stages.iter().all(|(_, passed, _)| *passed)
+        self.stages.iter().all(|(_, outcome, _)| outcome.passed)
     }
 
     /// What the runners counted. A stage that failed without a failed test (code that does not
     /// compile, a warning, a runner that crashed) counts as one failure, so that the sum never
     /// looks better than the run was.
     pub fn counts(&self) -> Counts {
-        let runners_failed = self.tests.failed > 0;
-        let counted = |stage: Stage| stage == Stage::Tests && runners_failed;
-        let silent = |(stage, passed, _): &&(Stage, bool, Duration)| !passed && !counted(*stage);
-        let mut counts = self.tests;
-        counts.failed += self.stages.iter().filter(silent).count() as u64;
+        let mut counts = Counts::default();
+        for (_, outcome, _) in &self.stages {
+            counts += outcome.counts;
+            counts.failed += u64::from(!outcome.passed && outcome.counts.failed == 0);
+        }
         counts
     }
 }
@@ -152,7 +158,7 @@ impl Report {
 /// tells everything that is wrong.
 pub fn run(stages: &[Stage]) -> Report {
     let paint = Paint::stdout();
-    let mut report = Report { stages: Vec::new(), tests: Counts::default() };
+    let mut report = Report { stages: Vec::new() };
     for (index, stage) in stages.iter().enumerate() {
         println!("{}", paint.bold(format!("[{}/{}] {stage}", index + 1, stages.len())));
         let start = Instant::now();
@@ -160,12 +166,11 @@ pub fn run(stages: &[Stage]) -> Report {
             println!("{error:#}");
             Outcome::without_tests(false)
         });
-        report.tests += outcome.counts;
-        report.stages.push((*stage, outcome.passed, start.elapsed()));
+        report.stages.push((*stage, outcome, start.elapsed()));
     }
     println!();
-    for (stage, passed, time) in &report.stages {
-        let word = if *passed { paint.green("ok    ") } else { paint.red("FAILED") };
+    for (stage, outcome, time) in &report.stages {
+        let word = if outcome.passed { paint.green("ok    ") } else { paint.red("FAILED") };
         println!("{:<11}{word} {:>12}", stage.to_string(), seconds(*time));
     }
     report
@@ -175,10 +180,14 @@ pub fn run(stages: &[Stage]) -> Report {
 mod tests {
     use super::*;
 
-    fn report(tests: Counts, stages: &[(Stage, bool)]) -> Report {
-        let stages = stages.iter().map(|(stage, passed)| (*stage, *passed, Duration::ZERO));
-        Report { stages: stages.collect(), tests }
+    fn report(stages: &[(Stage, bool, Counts)]) -> Report {
+        let stages = stages.iter().map(|(stage, passed, counts)| {
+            (*stage, Outcome { passed: *passed, counts: *counts }, Duration::ZERO)
+        });
+        Report { stages: stages.collect() }
     }
+
+    const NONE: Counts = Counts { passed: 0, failed: 0 };
 
     #[test]
     fn every_stage_is_run_by_check_or_by_test_and_by_one_of_them_only() {
@@ -188,21 +197,30 @@ mod tests {
 
     #[test]
     fn the_sum_is_what_the_runners_counted() {
-        let counts = Counts { passed: 5, failed: 0 };
-        let good = report(counts, &[(Stage::Clippy, true), (Stage::Tests, true)]);
+        let (tests, e2e) = (Counts { passed: 5, failed: 0 }, Counts { passed: 3, failed: 0 });
+        let good = report(&[
+            (Stage::Clippy, true, NONE),
+            (Stage::Tests, true, tests),
+            (Stage::E2e, true, e2e),
+        ]);
         assert!(good.passed());
-        assert_eq!(good.counts(), counts);
-        let counts = Counts { passed: 5, failed: 2 };
-        assert_eq!(report(counts, &[(Stage::Tests, false)]).counts(), counts);
+        assert_eq!(good.counts(), Counts { passed: 8, failed: 0 });
+        let e2e = Counts { passed: 3, failed: 2 };
+        let bad = report(&[(Stage::Tests, true, tests), (Stage::E2e, false, e2e)]);
+        assert!(!bad.passed());
+        assert_eq!(bad.counts(), Counts { passed: 8, failed: 2 });
     }
 
     #[test]
     fn a_stage_that_failed_without_a_failed_test_is_one_failure() {
-        let counts = Counts { passed: 5, failed: 0 };
-        for stage in [Stage::Tests, Stage::Clippy, Stage::Sweep] {
-            let bad = report(counts, &[(stage, false)]);
+        let five = Counts { passed: 5, failed: 0 };
+        for (stage, counts) in [(Stage::Tests, five), (Stage::E2e, five), (Stage::Clippy, NONE)] {
+            let bad = report(&[(stage, false, counts)]);
             assert!(!bad.passed());
-            assert_eq!(bad.counts(), Counts { passed: 5, failed: 1 }, "{stage}");
+            assert_eq!(bad.counts(), Counts { passed: counts.passed, failed: 1 }, "{stage}");
         }
+        let failed = Counts { passed: 5, failed: 2 };
+        let both = report(&[(Stage::Tests, false, failed), (Stage::Sweep, false, NONE)]);
+        assert_eq!(both.counts(), Counts { passed: 5, failed: 3 });
     }
 }

@@ -68,6 +68,9 @@ pub struct ClusterSpec {
     /// The object that speaks for the Cluster's infrastructure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure_ref: Option<Reference>,
+    /// The object that speaks for the Cluster's control plane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control_plane_ref: Option<Reference>,
 }
 
 /// A reference to an object in the same namespace.

@@ -1,14 +1,16 @@
-//! The four CRDs, as they are installed.
+//! The five CRDs, as they are installed.
 //!
 //! The schemas come from the Rust types. What a type cannot say is added here: labels for Cluster
-//! API, the rules for what must not change, conditions as a map by type; and `nullable` is taken
-//! out, because a stored null makes Cluster API's readers fail.
+//! API, the rules for what must not change, conditions as a map by type, an empty spec for objects
+//! that were stored without one (S15); and `nullable` is taken out, because a stored null makes
+//! Cluster API's readers fail.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 use serde_json::{Value, json};
 
 use crate::cluster::ScalewayAppleSiliconCluster;
+use crate::control_plane::ExistingControlPlane;
 use crate::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineTemplate};
 use crate::runner_pool::RunnerPool;
 
@@ -21,11 +23,13 @@ const FIXED_FIELDS: [&str; 3] = ["type", "zone", "fleetName"];
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut machine = document(&ScalewayAppleSiliconMachine::crd());
     fix_fields(&mut machine);
-    let mut definitions = [
-        machine,
-        document(&ScalewayAppleSiliconMachineTemplate::crd()),
-        document(&ScalewayAppleSiliconCluster::crd()),
-    ];
+    let mut cluster = document(&ScalewayAppleSiliconCluster::crd());
+    let mut control_plane = document(&ExistingControlPlane::crd());
+    for definition in [&mut machine, &mut cluster, &mut control_plane] {
+        spec_schema(definition)["default"] = json!({});
+    }
+    let template = document(&ScalewayAppleSiliconMachineTemplate::crd());
+    let mut definitions = [machine, template, cluster, control_plane];
     for definition in &mut definitions {
         definition["metadata"]["labels"] = json!({
             "cluster.x-k8s.io/provider": "infrastructure-scaleway-applesilicon",
@@ -69,9 +73,11 @@ fn tidy_schema(schema: &mut Value) {
     }
 }
 
+fn spec_schema(definition: &mut Value) -> &mut Value {
+    &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+}
+
 fn fix_fields(definition: &mut Value) {
-    let spec =
-        &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
     let rules: Vec<Value> = FIXED_FIELDS
         .iter()
         .map(|field| {
@@ -86,7 +92,7 @@ fn fix_fields(definition: &mut Value) {
             })
         })
         .collect();
-    spec["x-kubernetes-validations"] = Value::Array(rules);
+    spec_schema(definition)["x-kubernetes-validations"] = Value::Array(rules);
 }
 
 #[cfg(test)]
@@ -194,7 +200,7 @@ mod tests {
         assert_eq!(ours, known);
         assert_eq!(columns(2), ["Endpoint", "Ready"]);
         let pool =
-            &documents[3]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+            &documents[4]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
         assert_eq!(pool["properties"]["podCPUMilli"]["default"], json!(8000));
         assert_eq!(
             pool["properties"]["autoscaling"]["properties"]["minWarmPoolFloor"]["default"],

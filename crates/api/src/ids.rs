@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
 /// Why a text is not an id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
@@ -36,20 +34,58 @@ fn parse_uuid(text: &str) -> Result<String, IdError> {
     }
 }
 
-macro_rules! uuid_newtype {
-    ($(#[$doc:meta])* $name:ident) => {
+/// A text that was checked once, when it was read, by a function `fn(&str) -> Result<String, _>`:
+/// `checked_text! { /// Its meaning. Name, ErrorOfTheCheck, check }`.
+#[macro_export]
+macro_rules! checked_text {
+    ($(#[$doc:meta])* $name:ident, $error:ty, $check:path) => {
         $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(::serde::Serialize, ::serde::Deserialize)]
         #[serde(try_from = "String", into = "String")]
         pub struct $name(String);
 
         impl $name {
-            /// The id in its hyphenated, lower-case form.
+            /// The text as it is written outside.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
             }
+        }
 
+        impl ::std::str::FromStr for $name {
+            type Err = $error;
+            fn from_str(text: &str) -> Result<Self, $error> {
+                $check(text).map(Self)
+            }
+        }
+
+        impl TryFrom<String> for $name {
+            type Error = $error;
+            fn try_from(text: String) -> Result<Self, $error> {
+                text.parse()
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(text: $name) -> String {
+                text.0
+            }
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+macro_rules! uuid_newtype {
+    ($(#[$doc:meta])* $name:ident) => {
+        checked_text! { $(#[$doc])* $name, IdError, parse_uuid }
+
+        impl $name {
             /// The 32 hexadecimal digits without hyphens.
             #[must_use]
             pub fn digits(&self) -> String {
@@ -68,32 +104,6 @@ macro_rules! uuid_newtype {
                 format!("{a}-{b}-{c}-{d}-{e}").parse()
             }
         }
-
-        impl FromStr for $name {
-            type Err = IdError;
-            fn from_str(text: &str) -> Result<Self, IdError> {
-                parse_uuid(text).map(Self)
-            }
-        }
-
-        impl TryFrom<String> for $name {
-            type Error = IdError;
-            fn try_from(text: String) -> Result<Self, IdError> {
-                text.parse()
-            }
-        }
-
-        impl From<$name> for String {
-            fn from(id: $name) -> String {
-                id.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
     };
 }
 
@@ -106,52 +116,21 @@ uuid_newtype! {
     CrUid
 }
 
-/// A Scaleway zone, `fr-par-1`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Zone(String);
-
-impl Zone {
-    /// The zone as Scaleway spells it.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for Zone {
-    type Err = IdError;
-    fn from_str(text: &str) -> Result<Self, IdError> {
-        let parts: Vec<&str> = text.split('-').collect();
-        let lower =
-            |part: &str, len| part.len() == len && part.bytes().all(|b| b.is_ascii_lowercase());
-        let number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
-        match parts[..] {
-            [country, city, n] if lower(country, 2) && lower(city, 3) && number(n) => {
-                Ok(Self(text.to_owned()))
-            }
-            _ => Err(IdError::NotZone(text.to_owned())),
+fn parse_zone(text: &str) -> Result<String, IdError> {
+    let parts: Vec<&str> = text.split('-').collect();
+    let lower = |part: &str, len| part.len() == len && part.bytes().all(|b| b.is_ascii_lowercase());
+    let number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    match parts[..] {
+        [country, city, n] if lower(country, 2) && lower(city, 3) && number(n) => {
+            Ok(text.to_owned())
         }
+        _ => Err(IdError::NotZone(text.to_owned())),
     }
 }
 
-impl TryFrom<String> for Zone {
-    type Error = IdError;
-    fn try_from(text: String) -> Result<Self, IdError> {
-        text.parse()
-    }
-}
-
-impl From<Zone> for String {
-    fn from(zone: Zone) -> String {
-        zone.0
-    }
-}
-
-impl fmt::Display for Zone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+checked_text! {
+    /// A Scaleway zone, `fr-par-1`.
+    Zone, IdError, parse_zone
 }
 
 /// `scw-applesilicon://<zone>/<server id>`: how Cluster API and the Node name a host.

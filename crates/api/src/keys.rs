@@ -80,6 +80,27 @@ pub mod lease {
     }
 }
 
+/// Names of the Secrets that Cluster API wants of a Cluster.
+pub mod of_cluster {
+    /// Type of both.
+    pub const TYPE: &str = "cluster.x-k8s.io/secret";
+    /// Key of the only value in each.
+    pub const VALUE: &str = "value";
+
+    /// Secret with the kubeconfig by which Cluster API reaches the Nodes.
+    #[must_use]
+    pub fn kubeconfig(cluster: &str) -> String {
+        format!("{cluster}-kubeconfig")
+    }
+
+    /// Secret for `bootstrap.dataSecretName` of Machines: a Mac needs it to exist, not to say
+    /// anything.
+    #[must_use]
+    pub fn bootstrap_data(cluster: &str) -> String {
+        format!("{cluster}-noop-bootstrap")
+    }
+}
+
 /// Names of the objects that belong to one machine, and the keys in its Secrets.
 pub mod owned {
     /// Secret with the host's password and pinned key.

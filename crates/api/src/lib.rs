@@ -4,6 +4,7 @@ pub mod clock;
 pub mod cluster;
 pub mod cluster_api;
 pub mod condition;
+pub mod control_plane;
 mod crds;
 pub mod ids;
 pub mod keys;

@@ -78,28 +78,39 @@ pub struct ScalewayAppleSiliconMachineSpec {
     /// Version that the Node reports; the Machine's own version stands in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_version: Option<String>,
-    /// Makes the Mac a builder with a GitHub Actions runner on the host itself.
+    /// Asks for a GitHub Actions runner on the host itself. Kept for objects that carry it; nothing
+    /// acts on it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gh_actions_runner: Option<GhActionsRunner>,
 }
 
 impl ScalewayAppleSiliconMachineSpec {
-    /// The server type, or its default.
+    /// The server type, or its default; empty is the same as absent, as old objects have it.
     #[must_use]
     pub fn server_type(&self) -> &str {
-        self.type_.as_deref().unwrap_or(DEFAULT_TYPE)
+        said(self.type_.as_ref()).unwrap_or(DEFAULT_TYPE)
     }
 
     /// The zone, or its default.
     pub fn zone(&self) -> Result<Zone, IdError> {
-        self.zone.as_deref().unwrap_or(DEFAULT_ZONE).parse()
+        said(self.zone.as_ref()).unwrap_or(DEFAULT_ZONE).parse()
+    }
+
+    /// The zone of an object that names none.
+    #[must_use]
+    pub fn default_zone() -> Zone {
+        DEFAULT_ZONE.parse().expect("the default is a zone")
     }
 
     /// The OS pin, or its default.
     #[must_use]
     pub fn os_pin(&self) -> OsPin {
-        OsPin::parse(self.os.as_deref().unwrap_or(DEFAULT_OS))
+        OsPin::parse(said(self.os.as_ref()).unwrap_or(DEFAULT_OS))
     }
+}
+
+fn said(field: Option<&String>) -> Option<&str> {
+    field.map(String::as_str).filter(|text| !text.is_empty())
 }
 
 /// A GitHub Actions runner on the host itself.
@@ -213,7 +224,7 @@ pub struct BootstrapProgress {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub since: Option<Timestamp>,
-    /// All of it in one line, `3/9 power`, for a column.
+    /// All of it in one line, `3/9 no sleep`, for a column.
     pub display: String,
 }
 

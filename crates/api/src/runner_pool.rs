@@ -65,7 +65,7 @@ pub struct RunnerPoolSpec {
     /// Runtime class of the runner's Pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_class: Option<String>,
-    /// How the pool follows its load.
+    /// How the pool is to follow its load. Kept for objects that carry it; nothing reads it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autoscaling: Option<Autoscaling>,
 }

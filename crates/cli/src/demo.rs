@@ -6,14 +6,20 @@ mod screen;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use applecart_sim::faults::{Faults, Plan};
 use applecart_sim::kubernetes::Authority;
+use applecart_sim::oracle::Safety;
 use applecart_sim::world::{World, WorldSettings};
 use tokio::net::TcpListener;
 
 use kubeconfig::Kubeconfig;
 use screen::Screen;
 
+/// One answer of a Mac over SSH, before `--speed`: a bootstrap then takes about ten minutes.
+const SSH_LATENCY: Duration = Duration::from_secs(4);
+/// With `--chaos`, one call or event in so many goes wrong: every few seconds one does.
+const ONE_IN: u32 = 400;
 /// How often the table is drawn anew.
 const REDRAW: Duration = Duration::from_millis(250);
 
@@ -26,6 +32,7 @@ const MOST_HOSTS: usize = 200;
   applecart demo                        six Macs, a minute of fleet time in a second
   applecart demo --hosts 2              too few Macs: watch a Machine say why it waits
   applecart demo --speed 10 --seed 7    slower, and another run of the same world
+  applecart demo --chaos                with faults, and invariants checked after each effect
   applecart demo --port 0               on any free port")]
 pub struct Arguments {
     /// Macs in the simulated pool.
@@ -37,6 +44,12 @@ pub struct Arguments {
     /// Same seed, same ids, names, passwords and jobs.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Lets things go wrong: crashes, lost answers, stale reads, cut watches, power cuts.
+    ///
+    /// The screen counts the faults and how often an invariant was checked; the first one that does
+    /// not hold ends the demo with an error.
+    #[arg(long)]
+    chaos: bool,
     /// Port of the Kubernetes API on 127.0.0.1; 0 takes any free one.
     #[arg(long, default_value_t = 7443)]
     port: u16,
@@ -61,6 +74,8 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     let listener = listen(arguments.port).await?;
     let address = listener.local_addr().context("could not learn the port")?;
     let url = format!("https://{address}");
+    let chaos = Plan::Chaos { seed: arguments.seed, one_in: ONE_IN };
+    let faults = arguments.chaos.then(|| Faults::new(chaos));
     let world = World::new(WorldSettings {
         hosts: arguments.hosts,
         machines: 3,
@@ -70,9 +85,15 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
         clock: crate::system_clock(),
         authority: Some(Authority::generate().context("could not make a certificate")?),
         api_url: url.clone(),
-        faults: None,
-    })
-    .context("could not load the CRDs")?;
+        ssh_latency: SSH_LATENCY,
+        foreign: false,
+        jobs: true,
+        faults: faults.clone(),
+    });
+    if let Some(faults) = &faults {
+        let safety = Safety::new(world.sight().clone());
+        faults.ask_after_effects(Box::new(move |step| safety.check(step)));
+    }
     let kubeconfig = world.api().kubeconfig(&url).context("the API server has no authority")?;
     let kubeconfig = Kubeconfig::write(address.port(), &kubeconfig)?;
     let mut screen = Screen::new();
@@ -86,15 +107,20 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
             Err(error) => Err(error).context("the API server stopped"),
         },
         () = world.run() => bail!("the world stopped"),
-        () = draw(&mut screen, &world) => unreachable!("drawing goes on until the demo ends"),
+        broken = draw(&mut screen, &world) => Err(anyhow!("an invariant does not hold: {broken}")),
     };
     screen::goodbye();
     ended
 }
 
-async fn draw(screen: &mut Screen, world: &World) {
+/// Draws until an invariant does not hold, and tells which.
+async fn draw(screen: &mut Screen, world: &World) -> String {
     loop {
-        screen.show(&world.view().await);
+        let view = world.view().await;
+        screen.show(&view);
+        if let Some(violation) = view.chaos.and_then(|chaos| chaos.violation) {
+            return violation;
+        }
         tokio::time::sleep(REDRAW).await;
     }
 }

@@ -2,6 +2,10 @@
 
 #[cfg(feature = "demo")]
 mod demo;
+mod prepare_host;
+mod provider;
+mod runner_pools;
+mod serving;
 #[cfg(feature = "demo")]
 mod sim;
 
@@ -14,7 +18,7 @@ use jiff::Timestamp;
 
 /// Runs fleets of rented Mac minis as ordinary Kubernetes nodes, for CI.
 ///
-/// Logs go to standard error, if the environment asks for them: `RUST_LOG=info`.
+/// Logs go to standard error; `RUST_LOG` says how much, such as `RUST_LOG=info`.
 #[derive(Debug, Parser)]
 #[command(name = "applecart", version, arg_required_else_help = true)]
 struct Arguments {
@@ -23,7 +27,14 @@ struct Arguments {
 }
 
 #[derive(Debug, Subcommand)]
+#[allow(clippy::large_enum_variant, reason = "one value a process")]
 enum Verb {
+    /// Runs the provider: claims Macs for Machines, bootstraps them, returns them wiped.
+    Provider(provider::Arguments),
+    /// Runs the runner pools: keeps warm, single-use CI runners.
+    RunnerPools(runner_pools::Arguments),
+    /// Prepares a Mac by hand: passwordless sudo, and a login that survives a reboot.
+    PrepareHost(prepare_host::Arguments),
     /// Shows the whole of Applecart at work on this machine, with everything outside simulated.
     #[cfg(feature = "demo")]
     Demo(demo::Arguments),
@@ -34,7 +45,6 @@ enum Verb {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    log();
     match run(arguments.verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -51,10 +61,19 @@ fn run(verb: Verb) -> anyhow::Result<()> {
         .build()
         .context("could not start the runtime")?;
     let result = match verb {
+        Verb::Provider(arguments) => runtime.block_on(provider::run(arguments)),
+        Verb::RunnerPools(arguments) => runtime.block_on(runner_pools::run(arguments)),
+        Verb::PrepareHost(arguments) => runtime.block_on(prepare_host::run(arguments)),
         #[cfg(feature = "demo")]
-        Verb::Demo(arguments) => runtime.block_on(demo::run(&arguments)),
+        Verb::Demo(arguments) => {
+            log();
+            runtime.block_on(demo::run(&arguments))
+        }
         #[cfg(feature = "demo")]
-        Verb::Sim(arguments) => runtime.block_on(sim::run(arguments)),
+        Verb::Sim(arguments) => {
+            log();
+            runtime.block_on(sim::run(arguments))
+        }
     };
     // Tasks hold nothing that outlives the process; do not wait for them.
     runtime.shutdown_background();
@@ -68,8 +87,31 @@ fn system_clock() -> Clock {
 }
 
 /// Logs on standard error, as far as `RUST_LOG` asks for them.
+#[cfg(feature = "demo")]
 fn log() {
     if let Ok(filter) = tracing_subscriber::EnvFilter::try_from_default_env() {
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_verb_and_flag_is_well_formed() {
+        super::Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_says_what_it_is_for() {
+        fn look(command: &clap::Command) {
+            for argument in command.get_arguments().filter(|a| !a.is_hide_set()) {
+                let (verb, name) = (command.get_name(), argument.get_id());
+                assert!(argument.get_help().is_some(), "{verb}: {name} has no help");
+            }
+            command.get_subcommands().filter(|c| !c.is_hide_set()).for_each(look);
+        }
+        look(&super::Arguments::command());
     }
 }

@@ -2,14 +2,20 @@
 //! No I/O here.
 //!
 //! # Guarantees
-//! - Nothing is written before a Cluster owns the object, nor if somebody else manages it.
+//! - Nothing is written before a Cluster owns the object, nor if somebody else manages it, nor
+//!   while it is paused.
 //! - A Cluster without a control-plane object is told that its control plane is initialised, or no
 //!   Machine would ever become available (P5, LH23).
+//! - A kubeconfig that somebody else wrote is left alone; one that we may not look at holds up
+//!   nothing else.
 
 use applecart_api::cluster::ScalewayAppleSiliconClusterStatus;
 use applecart_api::condition::{Says, set};
 use applecart_api::machine::Initialization;
 use jiff::Timestamp;
+
+/// The condition that tells whether Cluster API can reach the Nodes.
+const KUBECONFIG: &str = "KubeconfigAvailable";
 
 /// Everything that one decision may depend on.
 #[derive(Clone, Debug)]
@@ -20,8 +26,12 @@ pub struct Observed {
     pub status: ScalewayAppleSiliconClusterStatus,
     /// Annotated as managed by somebody else.
     pub managed_elsewhere: bool,
+    /// Its Cluster, or an annotation on it, pauses it.
+    pub paused: bool,
     /// The Cluster that owns the object, if one does and exists.
     pub owner: Option<Owner>,
+    /// How Cluster API gets to the Nodes.
+    pub access: Access,
 }
 
 /// The Cluster that owns the object.
@@ -29,8 +39,41 @@ pub struct Observed {
 pub struct Owner {
     /// It is said to have a control plane.
     pub control_plane_initialized: bool,
+    /// An object of its own speaks for its control plane.
+    pub control_plane_object: bool,
     /// It is being deleted.
     pub deleting: bool,
+}
+
+/// How Cluster API gets to the Nodes, which are in the cluster that we run in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Somebody else sees to it: no token was named.
+    NotOurs,
+    /// The token is not there yet; why, in words.
+    NoToken(String),
+    /// We should see to it, and cannot; why, in words.
+    Denied(String),
+    /// We see to it.
+    Ours {
+        /// The Secret with the kubeconfig.
+        kubeconfig: Stored,
+        /// The empty Secret that Machines name as their start-up data is there.
+        bootstrap_data: bool,
+    },
+}
+
+/// A Secret that we may have written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stored {
+    /// It is not there.
+    Absent,
+    /// Ours, but with another address or token.
+    Stale,
+    /// Ours, and right.
+    Current,
+    /// Somebody else wrote it.
+    Others,
 }
 
 /// One effect.
@@ -38,6 +81,12 @@ pub struct Owner {
 pub enum Action {
     /// Store the status, if the object is still at the version that was read.
     WriteStatus(Box<ScalewayAppleSiliconClusterStatus>),
+    /// Write the kubeconfig with which Cluster API reaches the Nodes, for the first time.
+    CreateKubeconfig,
+    /// Write it again: address or token changed.
+    UpdateKubeconfig,
+    /// Create the empty Secret that Machines name as their start-up data.
+    CreateBootstrapData,
     /// Say on the Cluster that its control plane, the cluster we run in, is there.
     MarkControlPlane,
 }
@@ -48,6 +97,9 @@ impl Action {
     pub fn describe(&self) -> &'static str {
         match self {
             Self::WriteStatus(_) => "write the status",
+            Self::CreateKubeconfig => "create the Cluster's kubeconfig Secret",
+            Self::UpdateKubeconfig => "update the Cluster's kubeconfig Secret",
+            Self::CreateBootstrapData => "create the Cluster's bootstrap data Secret",
             Self::MarkControlPlane => "mark the Cluster's control plane as initialised",
         }
     }
@@ -57,14 +109,25 @@ impl Action {
 #[must_use]
 pub fn decide(now: Timestamp, seen: &Observed) -> Option<Action> {
     let owner = seen.owner.filter(|owner| !owner.deleting)?;
-    if seen.managed_elsewhere {
+    if seen.managed_elsewhere || seen.paused {
         return None;
     }
     let wanted = status(now, seen);
     if wanted != seen.status {
         return Some(Action::WriteStatus(Box::new(wanted)));
     }
-    (!owner.control_plane_initialized).then_some(Action::MarkControlPlane)
+    if let Access::Ours { kubeconfig, bootstrap_data } = &seen.access {
+        match kubeconfig {
+            Stored::Absent => return Some(Action::CreateKubeconfig),
+            Stored::Stale => return Some(Action::UpdateKubeconfig),
+            Stored::Current | Stored::Others => {}
+        }
+        if !bootstrap_data {
+            return Some(Action::CreateBootstrapData);
+        }
+    }
+    let marked = owner.control_plane_initialized || owner.control_plane_object;
+    (!marked).then_some(Action::MarkControlPlane)
 }
 
 fn status(now: Timestamp, seen: &Observed) -> ScalewayAppleSiliconClusterStatus {
@@ -73,6 +136,21 @@ fn status(now: Timestamp, seen: &Observed) -> ScalewayAppleSiliconClusterStatus 
     status.initialization = Some(Initialization { provisioned: Some(true) });
     status.observed_generation = seen.generation;
     let says = Says { type_: "Ready", status: "True", reason: "Ready", message: String::new() };
+    set(&mut status.conditions, says, seen.generation, now);
+    let (holds, reason, message) = match &seen.access {
+        Access::NotOurs => {
+            status.conditions.retain(|condition| condition.type_ != KUBECONFIG);
+            return status;
+        }
+        Access::NoToken(why) => ("False", "WaitingForToken", why.clone()),
+        Access::Denied(why) => ("False", "Denied", why.clone()),
+        Access::Ours { kubeconfig, .. } => match kubeconfig {
+            Stored::Absent | Stored::Stale => ("False", "Writing", String::new()),
+            Stored::Current => ("True", "Available", String::new()),
+            Stored::Others => ("True", "GivenByOthers", String::new()),
+        },
+    };
+    let says = Says { type_: KUBECONFIG, status: holds, reason, message };
     set(&mut status.conditions, says, seen.generation, now);
     status
 }
@@ -86,12 +164,29 @@ mod tests {
     }
 
     fn owned() -> Observed {
-        let owner = Owner { control_plane_initialized: false, deleting: false };
+        let owner = Owner {
+            control_plane_initialized: false,
+            control_plane_object: false,
+            deleting: false,
+        };
         Observed {
             generation: Some(1),
             status: ScalewayAppleSiliconClusterStatus::default(),
             managed_elsewhere: false,
+            paused: false,
             owner: Some(owner),
+            access: Access::NotOurs,
+        }
+    }
+
+    /// The next effect that is not about the status, with the status told in between.
+    fn next(seen: &mut Observed) -> Option<Action> {
+        match decide(now(), seen) {
+            Some(Action::WriteStatus(told)) => {
+                seen.status = *told;
+                decide(now(), seen)
+            }
+            other => other,
         }
     }
 
@@ -100,19 +195,57 @@ mod tests {
         let mut seen = owned();
         let Some(Action::WriteStatus(told)) = decide(now(), &seen) else { panic!("no status") };
         assert_eq!(told.initialization.unwrap().provisioned, Some(true));
-        seen.status = *told;
-        assert_eq!(decide(now(), &seen), Some(Action::MarkControlPlane));
+        assert_eq!(next(&mut seen), Some(Action::MarkControlPlane));
         seen.owner.as_mut().unwrap().control_plane_initialized = true;
-        assert_eq!(decide(now(), &seen), None);
+        assert_eq!(next(&mut seen), None);
+    }
+
+    #[test]
+    fn a_control_plane_object_speaks_for_itself() {
+        let mut seen = owned();
+        seen.owner.as_mut().unwrap().control_plane_object = true;
+        assert_eq!(next(&mut seen), None);
+    }
+
+    #[test]
+    fn cluster_api_gets_its_way_to_the_nodes_and_others_secrets_stay() {
+        let mut seen = owned();
+        seen.owner.as_mut().unwrap().control_plane_initialized = true;
+        let ours = |kubeconfig, bootstrap_data| Access::Ours { kubeconfig, bootstrap_data };
+        for (access, expected) in [
+            (Access::NoToken("no Secret".into()), None),
+            (Access::Denied("forbidden".into()), None),
+            (ours(Stored::Absent, true), Some(Action::CreateKubeconfig)),
+            (ours(Stored::Stale, true), Some(Action::UpdateKubeconfig)),
+            (ours(Stored::Current, false), Some(Action::CreateBootstrapData)),
+            (ours(Stored::Others, true), None),
+            (ours(Stored::Current, true), None),
+        ] {
+            seen.access = access.clone();
+            assert_eq!(next(&mut seen), expected, "{access:?}");
+        }
+    }
+
+    #[test]
+    fn a_missing_token_is_told() {
+        let mut seen = owned();
+        seen.access = Access::NoToken("Secret default/remote does not exist".into());
+        next(&mut seen);
+        let told = seen.status.conditions.iter().find(|c| c.type_ == KUBECONFIG).unwrap();
+        assert_eq!(
+            (told.status.as_str(), told.reason.as_deref()),
+            ("False", Some("WaitingForToken"))
+        );
     }
 
     #[test]
     fn an_object_that_is_not_ours_is_left_byte_for_byte_alone() {
         let nobodys = Observed { owner: None, ..owned() };
         let managed = Observed { managed_elsewhere: true, ..owned() };
+        let paused = Observed { paused: true, ..owned() };
         let mut dying = owned();
         dying.owner.as_mut().unwrap().deleting = true;
-        for seen in [nobodys, managed, dying] {
+        for seen in [nobodys, managed, paused, dying] {
             assert_eq!(decide(now(), &seen), None);
         }
     }

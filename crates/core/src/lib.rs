@@ -5,6 +5,8 @@
 //! randomness.
 
 pub mod cluster;
+pub mod control_plane;
+pub mod leader;
 pub mod machine;
 pub mod node;
 mod outcome;

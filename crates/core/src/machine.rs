@@ -29,8 +29,8 @@ mod tests;
 pub use action::{Action, Identity};
 pub use decide::{Decision, Limits, decide};
 pub use observed::{
-    Bound, Candidate, Candidates, Credentials, Guest, Host, HostRead, HostState, Image, Images,
-    Job, Lease, LeaseHolder, Node, Object, Observed, Pause, Release,
+    Bootstrap, Bound, Candidate, Candidates, Credentials, Guest, Host, HostRead, HostState, Image,
+    Images, Lease, LeaseHolder, Node, Object, Observed, Pause, Release,
 };
 pub use reason::{PoolCounts, Reason};
 pub use status::status;

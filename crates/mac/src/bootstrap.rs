@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use crate::steps::{Applied, Cause, Host, State, Step, StepError};
-use crate::{HostConfig, Mac, MacError};
+use crate::steps::{Account, AccountStep, Applied, Cause, Host, State, Step, StepError, scripts};
+use crate::{Command, HostConfig, Mac, MacError, Password, PerHost, Privilege, UserName};
 
 /// Where a bootstrap is: told before each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,39 +72,137 @@ pub async fn bootstrap<M: Mac + ?Sized>(
     desired: &HostConfig,
     progress: &(dyn Fn(Progress) + Send + Sync),
 ) -> Result<Report, StepError> {
-    let host = Host { mac: &mac, desired };
-    let mut steps = Vec::with_capacity(Step::ALL.len());
-    for (index, step) in Step::ALL.into_iter().enumerate() {
-        progress(Progress { index: index + 1, total: Step::ALL.len(), name: step.name() });
-        let started = Instant::now();
-        let done = match timeout(step.timeout(), converge(step, &host)).await {
-            Ok(Ok(done)) => done,
-            Ok(Err(cause)) => return Err(StepError { step, cause: scrubbed(cause, desired) }),
-            Err(_) => return Err(StepError { step, cause: Cause::TimedOut(step.timeout()) }),
-        };
-        steps.push(StepReport { step, done, took: started.elapsed() });
+    let PerHost { user, password, .. } = desired.host();
+    let host = Host { account: Account { mac: &mac, user, password }, desired };
+    end_leftovers(&host.account).await?;
+    let mut run = Run { steps: Vec::new(), total: Step::ALL.len(), progress };
+    let secrets = desired.secrets();
+    for step in Step::ALL {
+        run.step(step, &secrets, converge(step, &host)).await?;
     }
-    Ok(Report { steps })
+    Ok(Report { steps: run.steps })
+}
+
+/// Makes a host one that can be bootstrapped: root without a password, and a graphical session that
+/// survives a reboot. The same steps as in a [`bootstrap`], for a person to take by hand.
+pub async fn prepare<M: Mac + ?Sized>(
+    mac: &M,
+    user: &UserName,
+    password: &Password,
+    progress: &(dyn Fn(Progress) + Send + Sync),
+) -> Result<Report, StepError> {
+    let account = Account { mac: &mac, user, password };
+    end_leftovers(&account).await?;
+    let mut run = Run { steps: Vec::new(), total: AccountStep::ALL.len(), progress };
+    for step in AccountStep::ALL {
+        run.step(step.step(), &password.forms(), converge_account(step, &account)).await?;
+    }
+    Ok(Report { steps: run.steps })
+}
+
+/// What [`prepare`] would change, step by step; reads alone. Without passwordless sudo, nothing
+/// more can be read than that.
+pub async fn inspect<M: Mac + ?Sized>(
+    mac: &M,
+    user: &UserName,
+    password: &Password,
+) -> Result<Vec<(Step, Option<&'static str>)>, StepError> {
+    let account = Account { mac: &mac, user, password };
+    let mut found = Vec::new();
+    for step in AccountStep::ALL {
+        let state = step.check(&account).await;
+        let failed = |cause| StepError {
+            step: step.step(),
+            cause: scrubbed(cause, &password.forms()),
+            took: Duration::ZERO,
+            earlier: Vec::new(),
+        };
+        match state.map_err(failed)? {
+            State::Converged => found.push((step.step(), None)),
+            State::Differs(what) => {
+                found.push((step.step(), Some(what)));
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// A run, step by step.
+struct Run<'a> {
+    steps: Vec<StepReport>,
+    total: usize,
+    progress: &'a (dyn Fn(Progress) + Send + Sync),
+}
+
+impl Run<'_> {
+    async fn step(
+        &mut self,
+        step: Step,
+        secrets: &[String],
+        work: impl Future<Output = Result<Done, Cause>>,
+    ) -> Result<(), StepError> {
+        let index = self.steps.len() + 1;
+        (self.progress)(Progress { index, total: self.total, name: step.name() });
+        let started = Instant::now();
+        let done = timeout(step.timeout(), work).await;
+        let done = done.unwrap_or(Err(Cause::TimedOut(step.timeout())));
+        let took = started.elapsed();
+        match done {
+            Ok(done) => self.steps.push(StepReport { step, done, took }),
+            Err(cause) => {
+                let earlier = std::mem::take(&mut self.steps);
+                let cause = scrubbed(cause, secrets);
+                return Err(StepError { step, cause, took, earlier });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Ends what an earlier run left working on the host (LH18).
+async fn end_leftovers(account: &Account<'_>) -> Result<(), StepError> {
+    let end = Command::script(scripts::END_LEFTOVERS, &[], Privilege::User);
+    let ended = account.mac.run(&end).await;
+    ended.map(drop).map_err(|error| StepError {
+        step: Step::Sudo,
+        cause: Cause::Mac(error),
+        took: Duration::ZERO,
+        earlier: Vec::new(),
+    })
 }
 
 async fn converge(step: Step, host: &Host<'_>) -> Result<Done, Cause> {
     if step.check(host).await? == State::Converged {
         return Ok(Done::Unchanged);
     }
-    if let Applied::Postponed(why) = step.apply(host).await? {
-        return Ok(Done::Postponed(why));
+    match step.apply(host).await? {
+        Applied::Postponed(why) => Ok(Done::Postponed(why)),
+        Applied::Done => verified(&step.check(host).await?),
     }
-    match step.check(host).await? {
+}
+
+async fn converge_account(step: AccountStep, account: &Account<'_>) -> Result<Done, Cause> {
+    if step.check(account).await? == State::Converged {
+        return Ok(Done::Unchanged);
+    }
+    match step.apply(account).await? {
+        Applied::Postponed(why) => Ok(Done::Postponed(why)),
+        Applied::Done => verified(&step.check(account).await?),
+    }
+}
+
+fn verified(state: &State) -> Result<Done, Cause> {
+    match state {
         State::Converged => Ok(Done::Changed),
         State::Differs(what) => Err(Cause::NotVerified(what)),
     }
 }
 
 /// What a host prints is its own; should it repeat a secret of ours, nobody gets to see it.
-fn scrubbed(cause: Cause, desired: &HostConfig) -> Cause {
-    let scrub = |text: String| {
-        desired.secrets().iter().fold(text, |text, secret| text.replace(secret, "<hidden>"))
-    };
+fn scrubbed(cause: Cause, secrets: &[String]) -> Cause {
+    let scrub =
+        |text: String| secrets.iter().fold(text, |text, secret| text.replace(secret, "<hidden>"));
     match cause {
         Cause::Failed { doing, status, stderr } => {
             Cause::Failed { doing, status, stderr: scrub(stderr) }
@@ -132,7 +230,7 @@ mod tests {
         for secret in desired.secrets() {
             let stderr = format!("sh: bad word {secret}!");
             let cause = Cause::Failed { doing: "x".into(), status: 1, stderr };
-            let shown = format!("{:?}", scrubbed(cause, &desired));
+            let shown = format!("{:?}", scrubbed(cause, &desired.secrets()));
             assert!(!shown.contains(&secret) && shown.contains("<hidden>"), "{shown}");
         }
     }

@@ -149,7 +149,7 @@ fn quote(word: &str) -> String {
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Its exit status; 128 if a signal ended it.
+    /// Its exit status; 128 and more if a signal ended it.
     pub status: i32,
     /// What it printed.
     pub stdout: Bytes,

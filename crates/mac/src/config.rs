@@ -35,6 +35,9 @@ pub enum ConfigError {
     /// Not a label that fits on a command line of `key=value,key=value`.
     #[error("{0:?} is not a label key or value")]
     NotLabel(String),
+    /// Not a version that a Node can report.
+    #[error("{0:?} is not a version such as v1.36.4: mend the Machine's spec.version")]
+    NotVersion(String),
     /// No kubeconfig text.
     #[error("the kubeconfig is empty")]
     KubeconfigMissing,
@@ -92,6 +95,14 @@ impl Password {
     #[must_use]
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
+    }
+
+    /// Every text that would give it away.
+    pub(crate) fn forms(&self) -> Vec<String> {
+        let mut forms = vec![self.expose().to_owned()];
+        forms.extend(encoded_forms(self.expose().as_bytes()));
+        forms.extend(encoded_forms(&kcpassword::encode(self.expose())));
+        forms
     }
 }
 
@@ -167,6 +178,8 @@ pub struct PerHost {
     pub memory_mb: u32,
     /// The Node's Pods; 0 means the usual number.
     pub max_pods: u32,
+    /// The version that the Node reports; the agent's own if `None`.
+    pub kubelet_version: Option<String>,
     /// The agent's kubeconfig, with its credential in it.
     pub kubeconfig: SecretString,
 }
@@ -197,6 +210,9 @@ impl HostConfig {
         let words = host.labels.iter().flat_map(|(key, value)| [key, value]);
         if let Some(word) = words.into_iter().find(|word| !is_label_text(word)) {
             return Err(ConfigError::NotLabel(word.clone()));
+        }
+        if let Some(version) = host.kubelet_version.as_ref().filter(|text| !is_version(text)) {
+            return Err(ConfigError::NotVersion(version.clone()));
         }
         if host.kubeconfig.expose_secret().trim().is_empty() {
             return Err(ConfigError::KubeconfigMissing);
@@ -241,6 +257,9 @@ impl HostConfig {
         if let Some(id) = &host.provider_id {
             arguments.push(format!("--provider-id={id}"));
         }
+        if let Some(version) = &host.kubelet_version {
+            arguments.push(format!("--kubelet-version={version}"));
+        }
         arguments
     }
 
@@ -264,10 +283,7 @@ impl HostConfig {
 
     /// Every text that must never be shown, the encoded forms included.
     pub(crate) fn secrets(&self) -> Vec<String> {
-        let password = self.host.password.expose();
-        let mut secrets = vec![password.to_owned()];
-        secrets.extend(encoded_forms(password.as_bytes()));
-        secrets.extend(encoded_forms(&kcpassword::encode(password)));
+        let mut secrets = self.host.password.forms();
         let kubeconfig = self.host.kubeconfig.expose_secret();
         // Tokens and keys are the last word of a line; short words there are not secret.
         let words = kubeconfig.lines().filter_map(|line| line.split_whitespace().last());
@@ -326,6 +342,7 @@ impl PerHost {
             cpu,
             memory_mb,
             max_pods,
+            kubelet_version,
             kubeconfig,
         } = self;
         digest.field("node name", node_name.as_bytes());
@@ -340,6 +357,7 @@ impl PerHost {
         for (name, number) in [("cpu", cpu), ("memory", memory_mb), ("pods", max_pods)] {
             digest.field(name, &number.to_be_bytes());
         }
+        digest.field("version", kubelet_version.as_deref().unwrap_or_default().as_bytes());
         digest.field("kubeconfig", kubeconfig.expose_secret().as_bytes());
     }
 }
@@ -385,6 +403,11 @@ fn is_label_text(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./".contains(&b))
 }
 
+fn is_version(text: &str) -> bool {
+    let usual = |b: u8| b.is_ascii_alphanumeric() || b"-_.+".contains(&b);
+    !text.is_empty() && text.bytes().all(usual)
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
@@ -408,6 +431,7 @@ pub(crate) mod tests {
             cpu: 0,
             memory_mb: 0,
             max_pods: 0,
+            kubelet_version: None,
             kubeconfig: "apiVersion: v1\nkind: Config\n".into(),
         }
     }
@@ -440,6 +464,15 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_version_is_told_to_the_agent_if_it_is_one() {
+        let with = |version: &str| PerHost { kubelet_version: Some(version.into()), ..host() };
+        let config = HostConfig::new(fleet(), with("v1.36.4+k3s1")).unwrap();
+        let last = config.agent_arguments().pop();
+        assert_eq!(last.as_deref(), Some("--kubelet-version=v1.36.4+k3s1"));
+        assert!(HostConfig::new(fleet(), with("v1 <b>")).is_err());
+    }
+
+    #[test]
     fn the_agents_arguments_have_the_order_that_running_fleets_have() {
         assert_eq!(
             desired().agent_arguments(),
@@ -468,6 +501,7 @@ pub(crate) mod tests {
             PerHost { cpu: 4, ..host() },
             PerHost { memory_mb: 8192, ..host() },
             PerHost { max_pods: 1, ..host() },
+            PerHost { kubelet_version: Some("v1.36.4".into()), ..host() },
             PerHost { kubeconfig: "kind: Config\n".into(), ..host() },
         ];
         for changed in own {

@@ -26,7 +26,7 @@ pub mod plist;
 mod ssh;
 mod steps;
 
-pub use bootstrap::{Done, Progress, Report, StepReport, bootstrap};
+pub use bootstrap::{Done, Progress, Report, StepReport, bootstrap, inspect, prepare};
 pub use command::{Command, Output, Privilege, Program, Script};
 pub use config::{
     ConfigError, Fingerprint, FleetWide, HostConfig, Password, Payload, PerHost, TartBundle,
@@ -34,5 +34,5 @@ pub use config::{
 };
 pub use edge::{Answer, Dial, File, HostKey, Mac, MacError, Owner, Session, Target};
 pub use hidden::Hidden;
-pub use ssh::{KeyPair, Ssh, public_key};
+pub use ssh::{KeyPair, Ssh, public_key, wait_for_ssh};
 pub use steps::{Cause, Next, Step, StepError, paths, scripts};

@@ -41,16 +41,19 @@ pub const TABLES: [(&str, &[&str]); 2] = [
 ];
 
 /// The rules that stop a VM: in the form in which `pfctl -sr` prints them.
-pub const BLOCK_RULES: [&str; 2] = [
+pub const BLOCK_RULES: [&str; 3] = [
     "block drop in quick from <vm_sources> to <blocked_dst>",
     "block drop out quick from <vm_sources> to <blocked_dst>",
+    "block drop in quick on bridge100 inet6 all",
 ];
 
 /// The content of the anchor.
 ///
 /// A VM's packet comes *in* on the host's bridge with the VM's own address, and goes *out* after
 /// address translation, so the inbound rule is the one that holds; the outbound one is for packets
-/// that are not translated. A VM needs its gateway for DHCP and DNS, and may answer the host.
+/// that are not translated. A VM needs its gateway for DHCP and DNS, and may answer the host. Over
+/// IPv6 it reaches nothing: macOS gives VMs addresses there that no table could list, and all VMs
+/// are on the one bridge.
 pub const ANCHOR_RULES: &str = "\
 # What VMs may not reach. Written by Applecart; edits here are lost.
 table <vm_sources> { 192.168.64.0/22 }
@@ -61,6 +64,7 @@ pass in quick proto tcp from <vm_sources> to 192.168.64.1 port 53
 pass out quick from 192.168.64.1 to <vm_sources>
 block drop in quick from <vm_sources> to <blocked_dst>
 block drop out quick from <vm_sources> to <blocked_dst>
+block drop in quick on bridge100 inet6 all
 ";
 
 /// How many rules the anchor has once loaded.
@@ -207,7 +211,7 @@ mod tests {
             let line = format!("table <{name}> {{ {} }}", addresses.join(", "));
             assert!(ANCHOR_RULES.lines().any(|text| text == line), "{line}");
         }
-        assert_eq!(rule_count(), 6);
+        assert_eq!(rule_count(), 7);
     }
 
     proptest! {

@@ -1,6 +1,8 @@
 //! The real twin of a Mac: OpenSSH's protocol, by key only, to a host whose key is pinned.
 
+mod ending;
 mod key;
+mod pace;
 
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -9,10 +11,12 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use russh::client::{AuthResult, Config, Handle, Handler};
 use russh::keys::{Algorithm, EcdsaCurve, HashAlg, PrivateKeyWithHashAlg, PublicKeyOrCertificate};
-use russh::{ChannelMsg, ChannelReadHalf, ChannelWriteHalf, Preferred, Sig};
-use tokio::time::timeout;
+use russh::{ChannelMsg, ChannelWriteHalf, Preferred};
+use tokio::time::{Instant, sleep, timeout};
 
+use ending::{Endings, Running};
 pub use key::{KeyPair, public_key};
+use pace::Pace;
 
 use crate::{
     Answer, Command, Dial, File, HostKey, Mac, MacError, Output, Privilege, Script, Session, Target,
@@ -20,6 +24,13 @@ use crate::{
 
 /// How long a host may take to answer, with key exchange and login: a busy Mac needs a few seconds.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The least time between two dials of one host: more often, and we are part of what keeps it busy.
+const DIAL_EVERY: Duration = Duration::from_secs(2);
+
+/// How long a host that does not answer is left alone, at first and at most.
+const WAIT_FIRST: Duration = Duration::from_secs(2);
+const WAIT_LONGEST: Duration = Duration::from_secs(30);
 
 /// How often a silent connection is asked whether it is still there; three silences end it.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
@@ -57,23 +68,61 @@ mv -f "$staged" "$1"
 "#,
 };
 
-/// Dials Macs over SSH.
-#[derive(Clone, Copy, Debug)]
+/// Dials Macs over SSH. Clones share what they know of each other's dials.
+///
+/// It outlives its sessions: what they leave running on a host, it ends.
+#[derive(Clone, Debug)]
 pub struct Ssh {
-    /// How long a host may take for each of: connecting, logging in, opening a channel.
-    pub connect_timeout: Duration,
+    connect_timeout: Duration,
+    dial_every: Duration,
+    pace: Arc<Pace>,
+    endings: Arc<Endings>,
 }
 
 impl Default for Ssh {
     fn default() -> Self {
-        Self { connect_timeout: CONNECT_TIMEOUT }
+        Self {
+            connect_timeout: CONNECT_TIMEOUT,
+            dial_every: DIAL_EVERY,
+            pace: Arc::default(),
+            endings: Arc::default(),
+        }
+    }
+}
+
+impl Ssh {
+    /// The same, where a host may take this long for each of: connecting, logging in, opening a
+    /// channel.
+    #[must_use]
+    pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
+        Self { connect_timeout, ..self }
+    }
+}
+
+/// Dials until the host answers, or `patience` ends. Only silence is waited out: whoever refuses us
+/// will refuse us again.
+pub async fn wait_for_ssh(
+    dial: &dyn Dial,
+    target: &Target,
+    patience: Duration,
+) -> Result<Session, MacError> {
+    let give_up = Instant::now() + patience;
+    let mut wait = WAIT_FIRST;
+    loop {
+        match dial.dial(target).await {
+            Err(MacError::Unreachable { .. }) if Instant::now() + wait < give_up => {
+                sleep(wait).await;
+                wait = WAIT_LONGEST.min(wait * 2);
+            }
+            other => return other,
+        }
     }
 }
 
 impl Dial for Ssh {
     fn dial<'a>(&'a self, target: &'a Target) -> Answer<'a, Session> {
         Box::pin(async move {
-            let session = SshSession::open(self.connect_timeout, target).await?;
+            let session = SshSession::open(self, target).await?;
             let host_key = session.host_key.clone();
             Ok(Session { mac: Arc::new(session), host_key })
         })
@@ -104,7 +153,8 @@ impl Handler for Gatekeeper {
 
 /// One connection to a Mac. Dropping it closes it.
 pub struct SshSession {
-    handle: Handle<Gatekeeper>,
+    handle: Arc<Handle<Gatekeeper>>,
+    endings: Arc<Endings>,
     host_key: HostKey,
     connect_timeout: Duration,
 }
@@ -121,17 +171,20 @@ impl SshSession {
     ///
     /// A Mac has several host keys, and which one it shows depends on what the client asks for: a
     /// pin may be of any of them, so each kind is asked for before the pin counts as broken.
-    async fn open(within: Duration, target: &Target) -> Result<Self, MacError> {
+    async fn open(ssh: &Ssh, target: &Target) -> Result<Self, MacError> {
+        let within = ssh.connect_timeout;
         let address = format!("{}:{}", target.address, target.port);
         let key = key::parse(&target.key)?;
         let kinds = [Algorithm::Ed25519, Algorithm::Ecdsa { curve: EcdsaCurve::NistP256 }];
         let mut other = None;
         let mut refused = None;
+        ssh.pace.wait(&address, ssh.dial_every).await;
         for kind in kinds {
             match connect(within, target, &address, kind).await {
                 Ok(Attempt::Connected(mut handle, host_key)) => {
                     log_in(within, &mut handle, target, &address, key).await?;
-                    return Ok(Self { handle, host_key, connect_timeout: within });
+                    let (handle, endings) = (Arc::new(handle), ssh.endings.clone());
+                    return Ok(Self { handle, endings, host_key, connect_timeout: within });
                 }
                 Ok(Attempt::OtherKey(seen)) => other = other.or(Some(seen)),
                 Err(
@@ -151,8 +204,8 @@ impl SshSession {
         }
     }
 
-    /// Runs `command` and collects what it prints; ends it, as far as the host lets us, if it
-    /// takes too long.
+    /// Runs `command` and collects what it prints. If it takes too long, or nobody waits for it any
+    /// more, it is ended.
     async fn execute(&self, command: &Command) -> Result<Output, MacError> {
         let doing = command.describe();
         let unknown = |_| MacError::Unknown { doing: doing.clone() };
@@ -160,13 +213,20 @@ impl SshSession {
         let Ok(channel) = opened else {
             return Err(MacError::TimedOut { doing, after: self.connect_timeout });
         };
-        let (mut read, write) = channel.map_err(unknown)?.split();
-        write.exec(false, command.line()).await.map_err(unknown)?;
+        let (read, write) = channel.map_err(unknown)?.split();
+        let mut running = Running {
+            handle: self.handle.clone(),
+            endings: self.endings.clone(),
+            read: Some(read),
+            stderr: BytesMut::new(),
+            group: None,
+        };
+        write.exec(false, ending::marked(&command.line())).await.map_err(unknown)?;
         let stdin = command.stdin.expose().clone();
         let exchange = async {
             tokio::select! {
                 biased;
-                output = receive(&mut read, &doing) => output,
+                output = receive(&mut running, &doing) => output,
                 // A command may end without reading all of its input: its end is what counts.
                 () = send(&write, stdin) => unreachable!("sending never ends the exchange"),
             }
@@ -174,10 +234,8 @@ impl SshSession {
         let after = command.timeout;
         let ended = timeout(after, exchange).await;
         let result = ended.unwrap_or_else(|_| Err(MacError::TimedOut { doing, after }));
-        if result.is_err() {
-            // Best effort: a command that runs as root is out of our reach.
-            let _ = write.signal(Sig::TERM).await;
-            let _ = write.close().await;
+        if let Ok(_) | Err(MacError::Unknown { .. }) = &result {
+            running.over();
         }
         result
     }
@@ -244,26 +302,26 @@ async fn send(write: &ChannelWriteHalf<russh::client::Msg>, stdin: Bytes) {
 }
 
 /// Collects output until the channel closes. Closing without a status is no answer.
-async fn receive(read: &mut ChannelReadHalf, doing: &str) -> Result<Output, MacError> {
-    let (mut stdout, mut stderr) = (BytesMut::new(), BytesMut::new());
-    let mut status = None;
-    while let Some(message) = read.wait().await {
+async fn receive(running: &mut Running, doing: &str) -> Result<Output, MacError> {
+    let (mut stdout, mut status) = (BytesMut::new(), None);
+    while let Some(message) = running.next().await {
         match message {
             ChannelMsg::Data { data } => stdout.extend_from_slice(&data),
-            ChannelMsg::ExtendedData { data, .. } => stderr.extend_from_slice(&data),
+            ChannelMsg::ExtendedData { data, .. } => running.complains(&data),
             ChannelMsg::ExitStatus { exit_status } => {
                 status = Some(i32::try_from(exit_status).unwrap_or(i32::MAX));
             }
             ChannelMsg::ExitSignal { .. } => status = Some(128),
             _ => {}
         }
-        if stdout.len() + stderr.len() > OUTPUT_LIMIT_BYTES {
+        if stdout.len() + running.stderr.len() > OUTPUT_LIMIT_BYTES {
             let (doing, limit_bytes) = (doing.to_owned(), OUTPUT_LIMIT_BYTES);
             return Err(MacError::TooMuchOutput { doing, limit_bytes });
         }
     }
     let status = status.ok_or_else(|| MacError::Unknown { doing: doing.to_owned() })?;
-    Ok(Output { status, stdout: stdout.freeze(), stderr: stderr.freeze() })
+    let stderr = std::mem::take(&mut running.stderr).freeze();
+    Ok(Output { status, stdout: stdout.freeze(), stderr })
 }
 
 impl Mac for SshSession {

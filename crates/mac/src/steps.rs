@@ -17,11 +17,14 @@ mod sudo;
 mod tart;
 
 use std::fmt;
+use std::ops::Deref;
 use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{Command, File, HostConfig, Mac, MacError, Output, Owner};
+use crate::{
+    Command, File, HostConfig, Mac, MacError, Output, Owner, Password, StepReport, UserName,
+};
 
 /// One step of a bootstrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -86,11 +89,45 @@ impl Step {
             Self::Tart | Self::AgentBinary => 900,
         })
     }
+}
 
+/// A step that needs nothing but the account: what a person can do to a host by hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AccountStep {
+    Sudo,
+    AutoLogin,
+}
+
+impl AccountStep {
+    pub(crate) const ALL: [Self; 2] = [Self::Sudo, Self::AutoLogin];
+
+    pub(crate) fn step(self) -> Step {
+        match self {
+            Self::Sudo => Step::Sudo,
+            Self::AutoLogin => Step::AutoLogin,
+        }
+    }
+
+    pub(crate) async fn check(self, account: &Account<'_>) -> Result<State, Cause> {
+        match self {
+            Self::Sudo => sudo::check(account).await,
+            Self::AutoLogin => auto_login::check(account).await,
+        }
+    }
+
+    pub(crate) async fn apply(self, account: &Account<'_>) -> Result<Applied, Cause> {
+        match self {
+            Self::Sudo => sudo::apply(account).await,
+            Self::AutoLogin => auto_login::apply(account).await,
+        }
+    }
+}
+
+impl Step {
     pub(crate) async fn check(self, host: &Host<'_>) -> Result<State, Cause> {
         match self {
-            Self::Sudo => sudo::check(host).await,
-            Self::AutoLogin => auto_login::check(host).await,
+            Self::Sudo => AccountStep::Sudo.check(&host.account).await,
+            Self::AutoLogin => AccountStep::AutoLogin.check(&host.account).await,
             Self::Power => power::check(host).await,
             Self::Hostname => hostname::check(host).await,
             Self::Tart => tart::check(host).await,
@@ -103,8 +140,8 @@ impl Step {
 
     pub(crate) async fn apply(self, host: &Host<'_>) -> Result<Applied, Cause> {
         match self {
-            Self::Sudo => sudo::apply(host).await,
-            Self::AutoLogin => auto_login::apply(host).await,
+            Self::Sudo => AccountStep::Sudo.apply(&host.account).await,
+            Self::AutoLogin => AccountStep::AutoLogin.apply(&host.account).await,
             Self::Power => power::apply(host).await,
             Self::Hostname => hostname::apply(host).await,
             Self::Tart => tart::apply(host).await,
@@ -118,7 +155,7 @@ impl Step {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.pad(self.name())
     }
 }
 
@@ -188,6 +225,10 @@ pub struct StepError {
     /// Why.
     #[source]
     pub cause: Cause,
+    /// How long it took to fail.
+    pub took: Duration,
+    /// How the steps before it ended.
+    pub earlier: Vec<StepReport>,
 }
 
 /// What a failed bootstrap is waiting for.
@@ -226,11 +267,26 @@ impl StepError {
 
 /// What a step works with.
 pub(crate) struct Host<'a> {
-    pub(crate) mac: &'a dyn Mac,
+    pub(crate) account: Account<'a>,
     pub(crate) desired: &'a HostConfig,
 }
 
-impl Host<'_> {
+impl<'a> Deref for Host<'a> {
+    type Target = Account<'a>;
+
+    fn deref(&self) -> &Account<'a> {
+        &self.account
+    }
+}
+
+/// A Mac, and who we are there.
+pub(crate) struct Account<'a> {
+    pub(crate) mac: &'a dyn Mac,
+    pub(crate) user: &'a UserName,
+    pub(crate) password: &'a Password,
+}
+
+impl Account<'_> {
     /// Runs a command that has to succeed.
     async fn run(&self, command: Command) -> Result<Output, Cause> {
         let output = self.mac.run(&command).await?;

@@ -35,6 +35,18 @@ pub enum ReadError {
     },
 }
 
+impl ReadError {
+    /// Whether the API server said that we may not.
+    pub fn is_denied(&self) -> bool {
+        match self {
+            Self::Kubernetes { source, .. } => {
+                matches!(&**source, kube::Error::Api(status) if status.code == 403)
+            }
+            Self::TimedOut { .. } | Self::Malformed { .. } => false,
+        }
+    }
+}
+
 /// Reads, within the time limit.
 pub async fn read<T>(
     what: &'static str,

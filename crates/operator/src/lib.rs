@@ -2,6 +2,7 @@
 
 mod calls;
 mod events;
+pub mod leader;
 pub mod provider;
 pub mod runner_pools;
 mod troubles;

@@ -3,7 +3,7 @@
 //! # Flow
 //! An event or a timer names an object → one turn reads the world afresh (`observe`), lets
 //! `core::machine` decide, performs one effect (`perform`), and looks again. Bootstraps run beside
-//! the loop (`jobs`); one hung host delays nobody.
+//! the loop (`bootstraps`); one hung host delays nobody.
 //!
 //! # Guarantees
 //! - Nothing is decided from a cache: what a turn acts on, it read in the same turn. Two exceptions
@@ -12,9 +12,10 @@
 //!   bootstrap, during which a turn only tells how far it is.
 //! - Everything that runs is part of [`Provider::run`]: dropping it ends all of it.
 
+mod bootstraps;
 mod clusters;
 mod config;
-mod jobs;
+mod control_planes;
 mod leases;
 mod objects;
 mod observe;
@@ -69,7 +70,20 @@ struct Context {
     events: Events,
     troubles: Troubles,
     zones: zones::Zones,
-    jobs: jobs::Jobs,
+    bootstraps: bootstraps::Bootstraps,
+}
+
+impl Context {
+    /// Everything of a kind that this provider looks at.
+    fn watched<K>(&self) -> Api<K>
+    where
+        K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
+    {
+        match &self.settings.watch_namespace {
+            Some(namespace) => Api::namespaced(self.client.clone(), namespace),
+            None => Api::all(self.client.clone()),
+        }
+    }
 }
 
 impl Provider {
@@ -88,7 +102,7 @@ impl Provider {
         let cluster = ClusterId::from_kube_system_uid(&uid).map_err(|error| {
             ReadError::Malformed { what: "namespace kube-system", why: error.to_string() }
         })?;
-        let (jobs, runner) = jobs::Jobs::new(self.clock.clone());
+        let (bootstraps, runner) = bootstraps::Bootstraps::new(self.clock.clone());
         let context = Arc::new(Context {
             events: Events::new(self.client.clone(), CONTROLLER, self.clock.clone()),
             troubles: Troubles::new(self.settings.limits.look),
@@ -99,14 +113,15 @@ impl Provider {
             clock: self.clock,
             settings: self.settings,
             cluster,
-            jobs,
+            bootstraps,
         });
-        let woken = context.jobs.woken();
+        let woken = context.bootstraps.woken();
         tokio::join!(
             biased;
             runner.run(),
             triggers::machines(context.clone(), woken),
-            clusters::run(context),
+            clusters::run(context.clone()),
+            control_planes::run(context),
         );
         Ok(())
     }

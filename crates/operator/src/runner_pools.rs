@@ -36,6 +36,8 @@ const CONCURRENT_TURNS: u16 = 16;
 pub struct RunnerPools {
     /// The cluster that it runs in.
     pub client: kube::Client,
+    /// The namespace whose pools are kept; all of them if `None`.
+    pub namespace: Option<String>,
     /// What time it is.
     pub clock: Clock,
     /// Where a runner asks for its job.
@@ -90,9 +92,15 @@ impl RunnerPools {
             begun: Mutex::default(),
         });
         let runners = watcher::Config::default().labels(label::RUNNER_POOL);
-        Controller::new(Api::<RunnerPool>::all(client.clone()), watcher::Config::default())
+        let (pools, pods): (Api<RunnerPool>, Api<Pod>) = match &self.namespace {
+            Some(namespace) => {
+                (Api::namespaced(client.clone(), namespace), Api::namespaced(client, namespace))
+            }
+            None => (Api::all(client.clone()), Api::all(client)),
+        };
+        Controller::new(pools, watcher::Config::default())
             .with_config(Config::default().concurrency(CONCURRENT_TURNS))
-            .owns(Api::<Pod>::all(client), runners)
+            .owns(pods, runners)
             .run(turn, |pool, error, context| failed(&pool, error, &context), context)
             .for_each(|_| future::ready(()))
             .await;
@@ -107,7 +115,8 @@ fn failed(pool: &RunnerPool, error: &ReadError, context: &Context) -> Wake {
 async fn turn(pool: Arc<RunnerPool>, context: Arc<Context>) -> Result<Wake, ReadError> {
     let Some(turn) = observe(&context, &pool).await? else {
         context.troubles.clear(&pool.uid().unwrap_or_default());
-        return Ok(Wake::await_change());
+        // Gone, or a read behind the times: then nothing else would ever bring us back.
+        return Ok(Wake::requeue(context.limits.look));
     };
     let decision = decide(context.clock.now(), &turn.seen, &context.limits);
     let Some(action) = &decision.action else {

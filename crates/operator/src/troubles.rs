@@ -7,6 +7,10 @@ use std::time::Duration;
 use applecart_core::{Outcome, Trouble};
 use jiff::Timestamp;
 
+/// How often in a row an effect may end without an answer, or be refused because the world had
+/// moved on, before that is a trouble of its own: after a write of others once or twice is usual.
+const USUAL: u32 = 3;
+
 /// Doublings after which waits stay the same: 2⁶ times the first.
 const MOST_DOUBLINGS: u32 = 6;
 
@@ -20,6 +24,8 @@ pub struct Troubles {
 #[derive(Clone, Debug)]
 struct Failure {
     in_a_row: u32,
+    /// Nothing to tell yet, only to count.
+    usual: bool,
     message: String,
     retry_at: Timestamp,
 }
@@ -33,7 +39,7 @@ impl Troubles {
     /// The last failure of `key`.
     pub fn of(&self, key: &str) -> Option<Trouble> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let Failure { message, retry_at, .. } = last.get(key)?.clone();
+        let Failure { message, retry_at, .. } = last.get(key).filter(|last| !last.usual)?.clone();
         Some(Trouble { message, retry_at })
     }
 
@@ -50,19 +56,33 @@ impl Troubles {
         match outcome {
             Outcome::Done if told => {}
             Outcome::Done => self.clear(key),
-            Outcome::Failed(said) => self.note(key, format!("{tried}: {said}"), now),
+            Outcome::Failed(said) => self.note(key, 0, format!("{tried}: {said}"), now),
             // The world is not as it was read, or may not be: look again, never in a hot loop.
-            Outcome::Refused | Outcome::Unknown => return self.first_wait / 10,
+            Outcome::Refused => {
+                let why = "refused each time, because something else had changed";
+                return self.note_usual(key, format!("{tried}: {why}"), now);
+            }
+            Outcome::Unknown => {
+                let why = "no answer each time; it may have happened";
+                return self.note_usual(key, format!("{tried}: {why}"), now);
+            }
         }
         Duration::ZERO
     }
 
-    /// Notes a failure.
-    fn note(&self, key: &str, message: String, now: Timestamp) {
+    /// Notes an effect that may be tried again soon, unless that went on for too long already.
+    fn note_usual(&self, key: &str, message: String, now: Timestamp) -> Duration {
+        self.note(key, USUAL, message, now);
+        if self.of(key).is_some() { Duration::ZERO } else { self.first_wait / 10 }
+    }
+
+    /// Notes a failure, of which the first `usual` ones are only counted.
+    fn note(&self, key: &str, usual: u32, message: String, now: Timestamp) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let before = last.get(key).map_or(0, |failure| failure.in_a_row);
-        let wait = self.first_wait.saturating_mul(1 << before.min(MOST_DOUBLINGS));
-        let failure = Failure { in_a_row: before + 1, message, retry_at: now + wait };
+        let doublings = before.saturating_sub(usual).min(MOST_DOUBLINGS);
+        let retry_at = now + self.first_wait.saturating_mul(1 << doublings);
+        let failure = Failure { in_a_row: before + 1, usual: before < usual, message, retry_at };
         last.insert(key.to_owned(), failure);
     }
 
@@ -94,12 +114,30 @@ mod tests {
         let now = Timestamp::from_second(1000).unwrap();
         let mut waits = vec![];
         for _ in 0..9 {
-            troubles.note("a", "no".into(), now);
+            troubles.note("a", 0, "no".into(), now);
             waits.push(troubles.of("a").unwrap().retry_at.as_second() - 1000);
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 64, 64]);
         assert_eq!(troubles.of("b"), None);
         troubles.clear("a");
         assert_eq!(troubles.of("a"), None);
+    }
+
+    #[test]
+    fn no_answer_again_and_again_is_told_and_waited_out() {
+        let troubles = Troubles::new(Duration::from_secs(10));
+        let now = Timestamp::from_second(1000).unwrap();
+        for outcome in [Outcome::Unknown, Outcome::Refused, Outcome::Unknown] {
+            let again = troubles.settle("a", "rename the host", &outcome, false, now);
+            assert_eq!((again, troubles.of("a")), (Duration::from_secs(1), None));
+        }
+        let mut waits = vec![];
+        for _ in 0..3 {
+            troubles.settle("a", "rename the host", &Outcome::Unknown, false, now);
+            let trouble = troubles.of("a").expect("told");
+            assert!(trouble.message.starts_with("rename the host: no answer"), "{trouble:?}");
+            waits.push(trouble.retry_at.as_second() - 1000);
+        }
+        assert_eq!(waits, [10, 20, 40]);
     }
 }

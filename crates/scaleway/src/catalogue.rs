@@ -7,7 +7,7 @@ use crate::call::Operation;
 use crate::client::{Client, Request};
 use crate::error::Error;
 use crate::ids::OsId;
-use crate::pages::{Listed, Page};
+use crate::pages::Listed;
 
 /// An operating-system image.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -72,22 +72,9 @@ pub struct ServerType {
     pub default_os: Option<Os>,
 }
 
-#[derive(Deserialize)]
-struct OsPage {
-    total_count: u64,
-    os: Vec<Os>,
-}
-
-impl From<OsPage> for Page<Os> {
-    fn from(page: OsPage) -> Self {
-        Self { total_count: page.total_count, items: page.os }
-    }
-}
-
 impl Listed for Os {
-    type Key = OsId;
-    fn key(&self) -> &OsId {
-        &self.id
+    fn id(&self) -> &str {
+        self.id.as_str()
     }
 }
 
@@ -103,7 +90,7 @@ impl Client {
         if let Some(server_type) = server_type {
             request = request.query("server_type", server_type);
         }
-        self.all_pages::<OsPage, Os>(&request).await
+        self.all_pages(&request).await
     }
 
     /// The kinds of servers of a zone, with their stock.

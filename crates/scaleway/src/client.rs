@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use applecart_api::clock::Clock;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Response, header};
+use http::{HeaderValue, Method, Response, StatusCode, header};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -59,10 +59,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// A configuration with a limit of its own and nobody listening.
+    /// A configuration with nobody listening. The limit is [`Limit::of_process`], but in a
+    /// simulated process.
     #[must_use]
-    pub fn new(profile: Profile, clock: Clock) -> Self {
-        let limit = Limit::default();
+    pub fn new(profile: Profile, clock: Clock, limit: Limit) -> Self {
         Self { profile, clock, limit, timeout: CALL_TIMEOUT, seed: 0, on_call: None }
     }
 }
@@ -119,9 +119,9 @@ impl Client {
         self.call(request, json).await
     }
 
-    /// Changes something whose answer has no body, with one request.
+    /// Removes something, with one request. Its answer has no body.
     pub(crate) async fn remove(&self, request: &Request) -> Result<(), Error> {
-        self.call(request, |_, _| Ok(())).await
+        self.call(request, no_content).await
     }
 
     /// One request, reported.
@@ -206,18 +206,35 @@ impl Client {
 
 type Decode<T> = fn(&Request, &Response<Bytes>) -> Result<T, Error>;
 
-/// The value in a successful answer. A write whose answer is broken may well have happened.
+/// The value in a 200, which is what everything but a removal succeeds with.
 fn json<T: DeserializeOwned>(request: &Request, answer: &Response<Bytes>) -> Result<T, Error> {
+    expect(StatusCode::OK, request, answer)?;
     serde_json::from_slice(answer.body()).map_err(|error| {
-        let kind = if request.operation.is_read() { ErrorKind::Other } else { ErrorKind::Unknown };
         // Where, but not what: the body may hold a password.
-        let message = format!(
-            "the answer is not what was expected, at line {} column {}",
-            error.line(),
-            error.column()
-        );
-        Error::new(kind, request.operation, message).with_answer(answer)
+        let (line, column) = (error.line(), error.column());
+        doubtful(request, answer, &format!("at line {line} column {column}"))
     })
+}
+
+/// Nothing, in a 204: what a removal succeeds with.
+fn no_content(request: &Request, answer: &Response<Bytes>) -> Result<(), Error> {
+    expect(StatusCode::NO_CONTENT, request, answer)
+}
+
+/// Only the documented success is one: any other may be a gateway's, or mean "later" or "in part".
+fn expect(status: StatusCode, request: &Request, answer: &Response<Bytes>) -> Result<(), Error> {
+    if answer.status() == status {
+        Ok(())
+    } else {
+        Err(doubtful(request, answer, &format!("a success, but not {}", status.as_u16())))
+    }
+}
+
+/// A success that is not as expected. A write that ends so may well have happened.
+fn doubtful(request: &Request, answer: &Response<Bytes>, what: &str) -> Error {
+    let kind = if request.operation.is_read() { ErrorKind::Other } else { ErrorKind::Unknown };
+    let message = format!("the answer is not what was expected: {what}");
+    Error::new(kind, request.operation, message).with_answer(answer)
 }
 
 /// A request, before it has an address and a key.

@@ -1,6 +1,7 @@
 //! Scaleway's Apple silicon API as Rust types: client, typed errors, sealed credentials.
 //!
 //! # Guarantees
+//! - A process has at most [`CONCURRENT_CALLS`] calls under way, whatever number of clients it has.
 //! - A write is sent at most once. Reads are repeated a few times, with jitter, while that helps.
 //! - Every call ends: it has a time-out, waits for its turn only so long, and answers are bounded.
 //! - An error says what it means ([`ErrorKind`]) and what to do next ([`Retry`]). A write that may
@@ -32,7 +33,8 @@ pub use client::{CALL_TIMEOUT, Client, Config, WRITE_PATIENCE};
 pub use credentials::SEALED;
 pub use error::{Error, ErrorKind, Retry};
 pub use ids::{OsId, ProjectId, SshKeyId, TextIdError};
-pub use limit::Limit;
+pub use limit::{CONCURRENT_CALLS, Limit};
+pub use pages::LIST_TIMEOUT;
 pub use profile::{DEFAULT_API_URL, Profile, ProfileError};
 pub use server::{Server, ServerStatus};
 pub use servers::Order;

@@ -1,16 +1,16 @@
 //! One limit for all calls of a process: how many at once, and not before when.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Calls at once. Enough for a fleet's turn, few enough not to be what exhausts a rate limit.
-const CONCURRENT: usize = 8;
+pub const CONCURRENT_CALLS: usize = 8;
 
-/// Shared by its clones. A process with several clients (several projects, say) gives each the
-/// same one.
+/// Shared by its clones. Every client needs one ([`crate::Config::new`]), and a process has one,
+/// however many clients it makes: [`Limit::of_process`].
 #[derive(Clone, Debug)]
 pub struct Limit(Arc<Inner>);
 
@@ -22,7 +22,16 @@ struct Inner {
 }
 
 impl Limit {
-    /// At most `concurrent` calls at once.
+    /// The one limit of this process: [`CONCURRENT_CALLS`] at once, in all its clients together.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "this is the one")]
+    pub fn of_process() -> Self {
+        static LIMIT: LazyLock<Limit> = LazyLock::new(|| Limit::new(CONCURRENT_CALLS));
+        LIMIT.clone()
+    }
+
+    /// A limit apart from this process's: for a simulated process, of which one real process runs
+    /// many, and none may feel another.
     ///
     /// # Panics
     /// If that is none at all.
@@ -48,11 +57,5 @@ impl Limit {
     pub(crate) fn paused(&self, now: Timestamp) -> Option<Timestamp> {
         let resume = self.0.resume.lock().unwrap_or_else(PoisonError::into_inner);
         resume.filter(|resume| now < *resume)
-    }
-}
-
-impl Default for Limit {
-    fn default() -> Self {
-        Self::new(CONCURRENT)
     }
 }

@@ -7,8 +7,10 @@
 //! it is on our page or before it, at the end on our page or behind it. It may meet us twice but
 //! not miss us. What we meet twice we keep once, as last seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::client::{Client, Request};
@@ -20,46 +22,52 @@ const PAGE_SIZE: u64 = 100;
 /// More pages than this are taken for a broken answer: 100,000 hosts.
 const PAGES_MAX: u64 = 1_000;
 
-/// One page of a list.
-pub(crate) struct Page<T> {
-    pub total_count: u64,
-    pub items: Vec<T>,
+/// How long a whole list may take, repeated reads included: ten pages a second get to the end.
+pub const LIST_TIMEOUT: Duration = Duration::from_mins(2);
+
+/// One page of a list, whatever the list is called.
+#[derive(Deserialize)]
+struct Page<T> {
+    total_count: u64,
+    #[serde(rename = "servers", alias = "os", alias = "ssh_keys")]
+    items: Vec<T>,
 }
 
 /// Something that lists hold.
-pub(crate) trait Listed {
-    type Key: Ord + Clone;
-    fn key(&self) -> &Self::Key;
+pub(crate) trait Listed: DeserializeOwned {
+    /// What tells it from all others of its list.
+    fn id(&self) -> &str;
 }
 
 impl Client {
     /// Everything that `request` lists, in the API's order of creation.
-    pub(crate) async fn all_pages<P, T>(&self, request: &Request) -> Result<Vec<T>, Error>
-    where
-        P: DeserializeOwned + Into<Page<T>>,
-        T: Listed,
-    {
-        let first = self.page::<P, T>(request, 1).await?;
+    pub(crate) async fn all_pages<T: Listed>(&self, request: &Request) -> Result<Vec<T>, Error> {
+        let whole = tokio::time::timeout(LIST_TIMEOUT, self.pages(request)).await;
+        whole.unwrap_or_else(|_| {
+            let message = format!("not all pages within {LIST_TIMEOUT:?}");
+            Err(Error::new(ErrorKind::Other, request.operation, message))
+        })
+    }
+
+    async fn pages<T: Listed>(&self, request: &Request) -> Result<Vec<T>, Error> {
+        let first = self.page(request, 1).await?;
         let last = last_page(request, &first)?;
         let mut pages = BTreeMap::new();
         if last == 1 {
             pages.insert(1, first.items);
         }
         for number in (1..=last).rev().filter(|_| last > 1) {
-            pages.insert(number, self.page::<P, T>(request, number).await?.items);
+            pages.insert(number, self.page(request, number).await?.items);
         }
         Ok(distinct(pages))
     }
 
-    async fn page<P, T>(&self, request: &Request, number: u64) -> Result<Page<T>, Error>
-    where
-        P: DeserializeOwned + Into<Page<T>>,
-    {
+    async fn page<T: Listed>(&self, request: &Request, number: u64) -> Result<Page<T>, Error> {
         let request = request
             .clone()
             .query("page", &number.to_string())
             .query("page_size", &PAGE_SIZE.to_string());
-        self.read::<P>(&request).await.map(Into::into)
+        self.read(&request).await
     }
 }
 
@@ -78,6 +86,6 @@ fn last_page<T>(request: &Request, first: &Page<T>) -> Result<u64, Error> {
 
 /// Each item once, as it was last seen. A smaller page was read later.
 fn distinct<T: Listed>(pages: BTreeMap<u64, Vec<T>>) -> Vec<T> {
-    let mut seen = std::collections::BTreeSet::new();
-    pages.into_values().flatten().filter(|item| seen.insert(item.key().clone())).collect()
+    let mut seen = BTreeSet::new();
+    pages.into_values().flatten().filter(|item| seen.insert(item.id().to_owned())).collect()
 }

@@ -109,9 +109,8 @@ impl Profile {
         let file = File::find(&variable)?;
         let named = variable("SCW_PROFILE").or_else(|| file.content.active_profile.clone());
         let fields = file.fields(named)?;
-        let text = |(name, _): (&str, &str), field: &Option<String>| {
-            variable(name).or_else(|| field.clone().filter(|value| !value.is_empty()))
-        };
+        let text =
+            |(name, _): (&str, &str), field: &Option<String>| variable(name).or(field.clone());
         let missing = |(variable, field): (&'static str, &'static str)| ProfileError::Missing {
             variable,
             field,
@@ -159,6 +158,19 @@ struct Fields {
     secret_key: Option<SecretString>,
     default_project_id: Option<String>,
     default_zone: Option<String>,
+}
+
+impl Fields {
+    /// A field that is there and empty is one that nobody filled in.
+    fn without_empty(self) -> Self {
+        let filled = |field: Option<String>| field.filter(|text| !text.is_empty());
+        Self {
+            api_url: filled(self.api_url),
+            secret_key: self.secret_key.filter(|secret| !secret.expose_secret().is_empty()),
+            default_project_id: filled(self.default_project_id),
+            default_zone: filled(self.default_zone),
+        }
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -220,11 +232,13 @@ impl File {
             secret_key: self.content.secret_key.clone(),
             default_project_id: self.content.default_project_id.clone(),
             default_zone: self.content.default_zone.clone(),
-        };
+        }
+        .without_empty();
         let Some(name) = named.filter(|name| name != "default") else { return Ok(base) };
         let Some(top) = self.content.profiles.get(&name).cloned() else {
             return Err(ProfileError::NoSuchProfile { name, file: self.name() });
         };
+        let top = top.without_empty();
         Ok(Fields {
             api_url: top.api_url.or(base.api_url),
             secret_key: top.secret_key.or(base.secret_key),

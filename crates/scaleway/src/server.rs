@@ -183,7 +183,7 @@ impl Server {
 /// The fields that we read. What decides over a host must be there; the rest may be missing.
 #[derive(Deserialize)]
 pub(crate) struct Wire {
-    id: ServerId,
+    pub id: ServerId,
     name: String,
     r#type: String,
     zone: Zone,

@@ -1,14 +1,14 @@
 //! The operations on hosts.
 
 use applecart_api::ids::{ServerId, Zone};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::call::Operation;
 use crate::catalogue::zone_path;
 use crate::client::{Client, Request};
 use crate::error::Error;
 use crate::ids::{OsId, ProjectId};
-use crate::pages::{Listed, Page};
+use crate::pages::Listed;
 use crate::server::{Credentials, Server, Wire};
 
 /// A host to order.
@@ -54,23 +54,9 @@ struct ScheduleBody {
 #[derive(Serialize)]
 struct Empty {}
 
-#[derive(Deserialize)]
-struct ServersPage {
-    total_count: u64,
-    servers: Vec<Wire>,
-}
-
-impl From<ServersPage> for Page<Server> {
-    fn from(page: ServersPage) -> Self {
-        let bare = |wire| Server::from_wire(wire, Credentials::Never);
-        Self { total_count: page.total_count, items: page.servers.into_iter().map(bare).collect() }
-    }
-}
-
-impl Listed for Server {
-    type Key = ServerId;
-    fn key(&self) -> &ServerId {
-        &self.id
+impl Listed for Wire {
+    fn id(&self) -> &str {
+        self.id.as_str()
     }
 }
 
@@ -80,7 +66,9 @@ impl Client {
         let request = Request::get(Operation::ListServers, zone_path(zone, "servers"))
             .query("order_by", "created_at_asc")
             .query("project_id", self.project().as_str());
-        self.all_pages::<ServersPage, Server>(&request).await
+        let servers: Vec<Wire> = self.all_pages(&request).await?;
+        let bare = |wire| Server::from_wire(wire, Credentials::Never);
+        Ok(servers.into_iter().map(bare).collect())
     }
 
     /// One host, read now. The only answer that carries its password.

@@ -7,7 +7,7 @@ use crate::call::Operation;
 use crate::client::{Client, Request};
 use crate::error::Error;
 use crate::ids::{ProjectId, SshKeyId};
-use crate::pages::{Listed, Page};
+use crate::pages::Listed;
 
 const PATH: &str = "/iam/v1alpha1/ssh-keys";
 
@@ -47,22 +47,9 @@ struct CreateBody<'a> {
     project_id: &'a ProjectId,
 }
 
-#[derive(Deserialize)]
-struct SshKeysPage {
-    total_count: u64,
-    ssh_keys: Vec<SshKey>,
-}
-
-impl From<SshKeysPage> for Page<SshKey> {
-    fn from(page: SshKeysPage) -> Self {
-        Self { total_count: page.total_count, items: page.ssh_keys }
-    }
-}
-
 impl Listed for SshKey {
-    type Key = SshKeyId;
-    fn key(&self) -> &SshKeyId {
-        &self.id
+    fn id(&self) -> &str {
+        self.id.as_str()
     }
 }
 
@@ -74,7 +61,7 @@ impl Client {
             .query("project_id", self.project().as_str())
             .query("name", name)
             .query("disabled", "true");
-        let mut keys = self.all_pages::<SshKeysPage, SshKey>(&request).await?;
+        let mut keys = self.all_pages::<SshKey>(&request).await?;
         // The filter's exact meaning is the server's; ours is equality.
         keys.retain(|key| key.name == name);
         Ok(keys)

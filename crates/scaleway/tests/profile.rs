@@ -68,6 +68,9 @@ fn a_variable_goes_before_the_profile_and_the_profile_before_the_default() {
     assert_eq!(named.project.as_str(), "project-default");
     let empty = load(&[("SCW_DEFAULT_PROJECT_ID", "")], Some(FILE)).unwrap();
     assert_eq!(empty.project.as_str(), "project-default", "an empty variable is not set");
+    let unfilled = format!("active_profile: new{FILE}  new:\n    default_project_id: ''\n");
+    let unfilled = load(&[], Some(&unfilled)).unwrap();
+    assert_eq!(unfilled.project.as_str(), "project-default", "nor is an empty field");
 }
 
 #[test]
@@ -83,6 +86,8 @@ fn what_is_missing_or_wrong_is_named_by_its_variable() {
         (&[KEY, ("SCW_DEFAULT_PROJECT_ID", "a/b")], None, "SCW_DEFAULT_PROJECT_ID"),
         (&[("SCW_PROFILE", "nobody")], Some(FILE), "nobody"),
         (&[("SCW_CONFIG_PATH", "/does/not/exist")], None, "/does/not/exist"),
+        (&[PROJECT], Some("secret_key: ''"), "SCW_SECRET_KEY is not set"),
+        (&[PROJECT], Some("secret_key:"), "SCW_SECRET_KEY is not set"),
         (&[KEY, PROJECT], Some("- secret_key: canary-list"), "config.yaml"),
         (&[KEY, PROJECT], Some("secret_key: [canary-list, {"), "config.yaml"),
     ] {

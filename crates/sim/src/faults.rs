@@ -1,159 +1,283 @@
-//! Faults: every effect of the provider, whatever it is on, is numbered here, and the plan says
-//! which one goes wrong and how.
+//! The one gate: every call of every process under test, to Kubernetes, Scaleway, SSH and Tart
+//! alike, and every event of its watches, is numbered and recorded here, and a plan says which of
+//! them goes wrong and how.
+//!
+//! # Guarantees
+//! - Calls get their numbers in the order in which they reach the gate.
+//! - An oracle, if there is one, looks after every effect, before its caller hears of it.
+//! - What a fault cannot happen to (a conflict on a read) it leaves alone.
 
+mod fault;
+mod kubernetes;
+mod mac;
+mod scaleway;
+mod tart;
+mod trace;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::BoxFuture;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
-use crate::{kubernetes, mac, scaleway};
+pub use fault::{Class, Edge, Fault, possible};
+pub use tart::GatedTart;
+pub use trace::{PROVIDER, Process, RUNNER_POOLS, Step, table};
 
-/// What goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
-    /// The process dies before the effect.
-    CrashBefore,
-    /// The process dies after the effect, and never hears of it.
-    CrashAfter,
-    /// The effect does not happen, and the answer says so.
-    Error,
-    /// The effect is refused for lack of rights.
-    Denied,
-    /// The effect happens, and the answer is lost.
-    LostAnswer,
+/// How long a late effect takes to arrive: shorter than the wait of a claim for renames of others.
+const LATE: Duration = Duration::from_secs(10);
+/// What a stale read does not see.
+const STALE: Duration = Duration::from_mins(1);
+/// How long events are held back that arrive as one.
+const HELD: Duration = Duration::from_secs(30);
+/// After so long without an answer, a server says so itself.
+const SERVER_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Looks for what must never be, after an effect.
+pub type Oracle = Box<dyn Fn(&Step) -> Result<(), String> + Send + Sync>;
+/// Cuts the power of the Mac of this name for a moment.
+type PowerCut = Box<dyn Fn(&str) + Send + Sync>;
+
+/// What goes wrong in a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// The steps with these numbers meet these faults.
+    At(Vec<(usize, Fault)>),
+    /// One step in so many meets a fault, both drawn from a seed; only the last steps are kept.
+    Chaos {
+        /// Same seed, same faults.
+        seed: u64,
+        /// How rare faults are.
+        one_in: u32,
+    },
 }
 
-impl Fault {
-    /// Every kind.
-    pub const ALL: [Self; 5] =
-        [Self::CrashBefore, Self::CrashAfter, Self::Error, Self::Denied, Self::LostAnswer];
-}
+/// Steps that a run without an end remembers.
+const KEPT_IN_CHAOS: usize = 256;
 
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::CrashBefore => "crash before",
-            Self::CrashAfter => "crash after",
-            Self::Error => "error",
-            Self::Denied => "denied",
-            Self::LostAnswer => "lost answer",
-        })
-    }
-}
-
-impl std::str::FromStr for Fault {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let found = Self::ALL.into_iter().find(|fault| fault.to_string().replace(' ', "-") == text);
-        found.ok_or_else(|| {
-            "one of crash-before, crash-after, error, denied, lost-answer".to_owned()
-        })
-    }
+/// How much of what happens is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recording {
+    Everything,
+    /// Nothing goes wrong any more, and only effects are kept.
+    Effects,
 }
 
 /// The plan of one run, and the trace of what happened in it.
-#[derive(Default)]
 pub struct Faults {
-    plan: Option<(usize, Fault)>,
-    trace: Mutex<Vec<String>>,
-    crash: Notify,
+    state: Mutex<State>,
+    crashes: Mutex<BTreeMap<Process, Arc<Notify>>>,
+    oracle: OnceLock<Oracle>,
+    power_cut: OnceLock<PowerCut>,
+    scaleway: Mutex<scaleway::Memory>,
+}
+
+struct State {
+    plan: Plan,
+    random: SmallRng,
+    recording: Recording,
+    began: Instant,
+    steps: VecDeque<Step>,
+    next: usize,
+    /// Numbers of the API server's calls, and of the steps that they are.
+    open: BTreeMap<u64, usize>,
+    /// The same for calls of Macs, by the Mac and its own count.
+    open_macs: BTreeMap<(String, u64), usize>,
+    awaited: Option<(usize, Arc<Notify>)>,
+    injected: usize,
+    checks: u64,
+    violation: Option<(usize, String)>,
 }
 
 impl fmt::Debug for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Faults({:?}, {} effects so far)", self.plan, self.trace().len())
+        let state = self.state();
+        write!(f, "Faults({:?}, {} steps so far)", state.plan, state.next)
     }
+}
+
+/// A call at the gate.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    number: usize,
+    fault: Option<Fault>,
 }
 
 impl Faults {
-    /// The `effect`-th effect, from 0, meets `fault`; with no plan, none does.
+    /// A gate that does as `plan` says.
     #[must_use]
-    pub fn new(plan: Option<(usize, Fault)>) -> Arc<Self> {
-        Arc::new(Self { plan, ..Self::default() })
+    pub fn new(plan: Plan) -> Arc<Self> {
+        let seed = if let Plan::Chaos { seed, .. } = plan { seed } else { 0 };
+        let state = State {
+            plan,
+            random: SmallRng::seed_from_u64(seed),
+            recording: Recording::Everything,
+            began: Instant::now(),
+            steps: VecDeque::new(),
+            next: 0,
+            open: BTreeMap::new(),
+            open_macs: BTreeMap::new(),
+            awaited: None,
+            injected: 0,
+            checks: 0,
+            violation: None,
+        };
+        Arc::new(Self {
+            state: Mutex::new(state),
+            crashes: Mutex::default(),
+            oracle: OnceLock::new(),
+            power_cut: OnceLock::new(),
+            scaleway: Mutex::default(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Everything that happened, in order.
-    pub fn trace(&self) -> MutexGuard<'_, Vec<String>> {
-        self.trace.lock().unwrap_or_else(PoisonError::into_inner)
+    #[must_use]
+    pub fn steps(&self) -> Vec<Step> {
+        self.state().steps.iter().cloned().collect()
     }
 
-    /// Resolves when the process shall die.
-    pub async fn crashed(&self) {
-        self.crash.notified().await;
+    /// The number that the next step gets.
+    #[must_use]
+    pub fn next_number(&self) -> usize {
+        self.state().next
     }
 
-    /// Numbers an effect, and says what shall go wrong with it.
-    fn pass(&self, what: &str) -> Option<Fault> {
-        let mut trace = self.trace();
-        let number = trace.len();
-        let fault = self.plan.filter(|(planned, _)| *planned == number).map(|(_, fault)| fault);
-        let mark = fault.map(|fault| format!("   ← {fault}")).unwrap_or_default();
-        trace.push(format!("{what}{mark}"));
-        if matches!(fault, Some(Fault::CrashBefore | Fault::CrashAfter)) {
-            self.crash.notify_one();
-        }
-        fault
-    }
-}
-
-/// The user name that the provider has in a world.
-pub const PROVIDER: &str = "provider";
-
-impl kubernetes::Gate for Faults {
-    fn pass<'a>(&'a self, call: &'a kubernetes::Call) -> BoxFuture<'a, kubernetes::Verdict> {
-        let ours = call.who.user.ends_with(PROVIDER);
-        // Events are news, not state: losing one is no fault worth a run.
-        let verdict = if ours && call.verb.mutates() && call.resource != "events" {
-            match self.pass(&format!("kubernetes: {call}")) {
-                None => kubernetes::Verdict::Pass,
-                Some(Fault::CrashBefore) => kubernetes::Verdict::HangBefore,
-                Some(Fault::CrashAfter | Fault::LostAnswer) => kubernetes::Verdict::HangAfter,
-                Some(Fault::Error) => {
-                    let why = "the simulated API server fails";
-                    let refusal = kubernetes::Refusal::new(500, "InternalError", why);
-                    kubernetes::Verdict::FailBefore(refusal)
-                }
-                Some(Fault::Denied) => {
-                    let refusal = kubernetes::Refusal::new(403, "Forbidden", "not today");
-                    kubernetes::Verdict::FailBefore(refusal)
-                }
+    /// Resolves when the step of this number has reached the gate.
+    pub async fn reached(&self, number: usize) {
+        let reached = {
+            let mut state = self.state();
+            if state.next > number {
+                return;
             }
-        } else {
-            kubernetes::Verdict::Pass
+            let reached = Arc::new(Notify::new());
+            state.awaited = Some((number, reached.clone()));
+            reached
         };
-        std::future::ready(verdict).boxed()
+        reached.notified().await;
+    }
+
+    /// How many faults happened, and how often the oracle looked.
+    #[must_use]
+    pub fn counts(&self) -> (usize, u64) {
+        let state = self.state();
+        (state.injected, state.checks)
+    }
+
+    /// The first thing that the oracle found, and after which step.
+    #[must_use]
+    pub fn violation(&self) -> Option<(usize, String)> {
+        self.state().violation.clone()
+    }
+
+    /// From now on nothing goes wrong, and only effects are recorded, heartbeats not.
+    pub fn be_quiet(&self) {
+        self.state().recording = Recording::Effects;
+    }
+
+    /// Asks `oracle` after every effect. The first one given stays.
+    pub fn ask_after_effects(&self, oracle: Oracle) {
+        let _ = self.oracle.set(oracle);
+    }
+
+    /// Tells how to cut a Mac's power. The first way given stays.
+    pub(crate) fn set_power_cut(&self, cut: impl Fn(&str) + Send + Sync + 'static) {
+        let _ = self.power_cut.set(Box::new(cut));
+    }
+
+    /// Resolves when `process` shall die.
+    pub async fn crashed(&self, process: &Process) {
+        let crash = self.crash_of(process);
+        crash.notified().await;
+    }
+
+    fn crash_of(&self, process: &Process) -> Arc<Notify> {
+        let mut crashes = self.crashes.lock().unwrap_or_else(PoisonError::into_inner);
+        crashes.entry(process.clone()).or_default().clone()
+    }
+
+    /// Numbers a step, and says what shall go wrong with it; `None` if it is not recorded.
+    fn enter(
+        &self,
+        process: Process,
+        edge: Edge,
+        class: Class,
+        conditional: bool,
+        call: impl FnOnce() -> String,
+    ) -> Option<Entry> {
+        let mut state = self.state();
+        if state.recording == Recording::Effects && class != Class::Effect {
+            return None;
+        }
+        let number = state.next;
+        state.next += 1;
+        if let Some((_, reached)) = state.awaited.take_if(|(awaited, _)| *awaited <= number) {
+            reached.notify_one();
+        }
+        let fault = state.draw(number, possible(edge, class, conditional));
+        state.injected += usize::from(fault.is_some());
+        let at = state.began.elapsed();
+        let answer = String::new();
+        let crashes = matches!(fault, Some(Fault::CrashBefore | Fault::CrashAfter));
+        if crashes {
+            self.crash_of(&process).notify_one();
+        }
+        let call = call();
+        let step = Step { number, at, process, edge, class, conditional, call, answer, fault };
+        state.steps.push_back(step);
+        if matches!(state.plan, Plan::Chaos { .. }) && state.steps.len() > KEPT_IN_CHAOS {
+            state.steps.pop_front();
+        }
+        Some(Entry { number, fault })
+    }
+
+    /// Notes how a step was answered, and asks the oracle about it if it was an effect.
+    fn answer(&self, number: usize, answer: &str) {
+        let mut state = self.state();
+        let Some(first) = state.steps.front().map(|step| step.number) else { return };
+        let Some(step) = number.checked_sub(first).and_then(|at| state.steps.get_mut(at)) else {
+            return;
+        };
+        answer.clone_into(&mut step.answer);
+        if !matches!(step.class, Class::Effect | Class::Heartbeat) {
+            return;
+        }
+        let step = step.clone();
+        drop(state);
+        if let Some(oracle) = self.oracle.get() {
+            let found = oracle(&step);
+            let mut state = self.state();
+            state.checks += 1;
+            if let (Err(violated), None) = (found, &state.violation) {
+                state.violation = Some((number, violated));
+            }
+        }
     }
 }
 
-impl scaleway::Gate for Faults {
-    fn judge(&self, call: &scaleway::Call) -> scaleway::Verdict {
-        if call.operation.is_read() {
-            return scaleway::Verdict::Pass;
+impl State {
+    fn draw(&mut self, number: usize, possible: &[Fault]) -> Option<Fault> {
+        if self.recording == Recording::Effects {
+            return None;
         }
-        let server = call.server.as_ref().map(ToString::to_string).unwrap_or_default();
-        match self.pass(&format!("scaleway: {} {server}", call.operation.label())) {
-            None => scaleway::Verdict::Pass,
-            Some(Fault::CrashBefore) => scaleway::Verdict::HangBefore,
-            Some(Fault::CrashAfter) => scaleway::Verdict::HangAfter,
-            Some(Fault::LostAnswer) => scaleway::Verdict::LoseAfter,
-            Some(Fault::Error) => scaleway::Verdict::FailBefore(scaleway::Answer::html(502)),
-            Some(Fault::Denied) => scaleway::Verdict::FailBefore(scaleway::Answer::html(403)),
-        }
-    }
-}
-
-impl mac::Gate for Faults {
-    fn verdict(&self, effect: &mac::Effect) -> mac::Verdict {
-        if !effect.mutates {
-            return mac::Verdict::Pass;
-        }
-        match self.pass(&format!("mac: {}", effect.what)) {
-            None => mac::Verdict::Pass,
-            Some(Fault::CrashBefore) => mac::Verdict::HangBefore,
-            Some(Fault::CrashAfter | Fault::LostAnswer) => mac::Verdict::HangAfter,
-            Some(Fault::Error | Fault::Denied) => mac::Verdict::FailBefore,
+        match &self.plan {
+            Plan::At(faults) => {
+                let planned = faults.iter().find(|(planned, _)| *planned == number)?.1;
+                possible.contains(&planned).then_some(planned)
+            }
+            Plan::Chaos { one_in, .. } => {
+                let one_in = *one_in;
+                let hit = self.random.random_range(0..one_in) == 0;
+                hit.then(|| possible[self.random.random_range(0..possible.len())])
+            }
         }
     }
 }

@@ -12,14 +12,16 @@
 //! - A request does work in proportion to what it asks for, not to what is stored.
 //!
 //! # Assumptions
-//! - Every request is authenticated, and everybody may do everything.
-//! - Server-side apply keeps no field ownership: it merges what it is given.
+//! - Every request is authenticated; roles are checked only where somebody asked for that.
+//! - Owners of fields (`managedFields`) are kept, and not shown.
 //! - The built-in controllers are never late.
 
 mod action;
 mod admission;
 mod aftermath;
+mod apply;
 mod auth;
+mod authorize;
 mod builtin;
 mod builtin_columns;
 mod column;
@@ -52,7 +54,7 @@ mod watch;
 mod write;
 
 pub use auth::Identity;
-pub use gate::{Call, Gate, Verb, Verdict};
+pub use gate::{Call, Delivery, Gate, Verb, Verdict};
 pub use refusal::Refusal;
 pub use registry::Registry;
 pub use schema::SchemaError;

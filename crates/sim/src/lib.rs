@@ -4,6 +4,8 @@ pub mod cluster_api;
 pub mod faults;
 pub mod kubernetes;
 pub mod mac;
+pub mod macs;
+pub mod oracle;
 pub mod scaleway;
 pub mod tart;
 pub mod world;

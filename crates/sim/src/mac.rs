@@ -9,6 +9,7 @@ mod files;
 mod gate;
 mod launchd;
 mod model;
+mod outside;
 mod pf;
 mod scripts;
 mod tools;
@@ -27,8 +28,10 @@ use tokio::time::{sleep, timeout};
 
 pub use gate::{Effect, Gate, Open, Verdict};
 pub use launchd::AgentHealth;
+pub use outside::Sudo;
 pub use pf::Packet;
 
+use files::Files;
 use model::{Model, Notice};
 
 /// The account that Scaleway's Macs come with.
@@ -46,8 +49,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// What launchd started the agent with.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AgentStart {
+    /// Its process's number, as launchd tells it.
+    pub pid: u32,
     /// Its arguments, without the program.
     pub args: Vec<String>,
+    /// Its environment, as its job says.
+    pub environment: Vec<(String, String)>,
     /// Its kubeconfig as it was on disk then.
     pub kubeconfig: Option<Bytes>,
 }
@@ -92,8 +99,12 @@ impl SimMac {
     /// A Mac as Scaleway delivers it: account [`USER`] with `password`, nothing else set up.
     #[must_use]
     pub fn new(name: &str, password: &str) -> Self {
+        Self::with(Files::default(), name, password)
+    }
+
+    fn with(files: Files, name: &str, password: &str) -> Self {
         let state = State {
-            model: Model::factory(USER, password, &format!("{name} 0")),
+            model: Model::factory(files, USER, password, &format!("{name} 0")),
             generation: 0,
             wipes: 0,
             off: false,
@@ -185,7 +196,8 @@ impl SimMac {
             state.generation += 1;
             state.off = false;
             let seed = format!("{} {}", self.name, state.wipes);
-            state.model = Model::factory(USER, new_password, &seed);
+            let files = state.model.files.wiped();
+            state.model = Model::factory(files, USER, new_password, &seed);
             state.model.notices = stopped;
         });
     }
@@ -254,8 +266,8 @@ impl SimMac {
     #[must_use]
     pub fn file(&self, path: &str) -> Option<(Bytes, String, u32)> {
         let state = self.lock();
-        let node = state.model.files.get(path)?;
-        Some((node.content.clone()?, node.owner.clone(), node.mode))
+        let stat = state.model.files.stat(path)?;
+        Some((state.model.files.read(path)?, stat.owner, stat.mode))
     }
 
     /// The key that it shows since its last wipe.
@@ -296,7 +308,7 @@ impl SimMac {
     }
 
     /// Notes a call, and finds out what becomes of it.
-    fn judge(&self, what: &str, mutates: bool) -> Verdict {
+    fn judge(&self, what: &str, mutates: bool) -> (Verdict, Effect) {
         let mut state = self.lock();
         let mac = self.name.to_string();
         let effect = Effect { mac, index: state.call_count, mutates, what: what.to_owned() };
@@ -308,7 +320,7 @@ impl SimMac {
         }
         let gate = state.gate.clone();
         drop(state);
-        gate.verdict(&effect)
+        (gate.verdict(&effect), effect)
     }
 }
 
@@ -350,7 +362,7 @@ impl SimSession {
         if !latency.is_zero() {
             sleep(latency).await;
         }
-        let verdict = self.mac.judge(what, mutates);
+        let (verdict, effect) = self.mac.judge(what, mutates);
         let lost = || Err(MacError::Unknown { doing: what.to_owned() });
         let (silent, gone) = {
             let state = self.mac.lock();
@@ -363,6 +375,8 @@ impl SimSession {
             return std::future::pending().await;
         }
         let result = self.mac.change(|state| act(&mut state.model));
+        let gate = self.mac.lock().gate.clone();
+        gate.answered(&effect, if result.is_ok() { "ok" } else { "refused" });
         if verdict == Verdict::HangAfter {
             return std::future::pending().await;
         }
@@ -375,7 +389,7 @@ impl Mac for SimSession {
         let doing = format!("reading {path}");
         Box::pin(self.call(doing.clone(), false, FILE_TIMEOUT, move |model| {
             needs_sudo(model, &doing)?;
-            Ok(model.files.read(path).cloned())
+            Ok(model.files.read(path))
         }))
     }
 
@@ -394,7 +408,7 @@ impl Mac for SimSession {
             Program::Argv(argv) => {
                 !tools::only_looks(&argv.iter().map(String::as_str).collect::<Vec<_>>())
             }
-            Program::Script(..) => true,
+            Program::Script(script, _) => !applecart_mac::scripts::LOOKS.contains(script),
         };
         Box::pin(self.call(command.line(), mutates, command.timeout, move |model| {
             Ok(execute(model, command))
@@ -417,7 +431,8 @@ fn execute(model: &mut Model, command: &Command) -> Output {
     }
     match &command.program {
         Program::Argv(argv) => {
-            tools::run(model, &argv.iter().map(String::as_str).collect::<Vec<_>>())
+            let as_root = command.privilege != Privilege::User;
+            tools::run(model, &argv.iter().map(String::as_str).collect::<Vec<_>>(), as_root)
         }
         Program::Script(script, arguments) => scripts::run(model, *script, arguments, &stdin),
     }
@@ -478,6 +493,14 @@ impl Dial for SimNetwork {
             if !latency.is_zero() {
                 sleep(latency).await;
             }
+            let (verdict, effect) = mac.judge("dial", false);
+            if verdict != Verdict::Pass {
+                sleep(CONNECT_TIMEOUT).await;
+                let within = CONNECT_TIMEOUT;
+                return Err(MacError::Unreachable { address, within, source: None });
+            }
+            let gate = mac.lock().gate.clone();
+            gate.answered(&effect, "ok");
             let seen = mac.host_key();
             if let Some(pinned) = target.pinned.clone().filter(|pinned| *pinned != seen) {
                 return Err(MacError::HostKeyChanged { address, pinned, seen });

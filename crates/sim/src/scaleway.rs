@@ -24,23 +24,35 @@ mod seeded;
 mod servers;
 mod service;
 mod settings;
+mod shape;
 mod state;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use applecart_api::clock::Clock;
 use applecart_api::ids::Zone;
-use applecart_scaleway::{Client, Config, Profile};
+use applecart_scaleway::{CONCURRENT_CALLS, Client, Config, Limit, Profile};
 use secrecy::ExposeSecret;
 
 pub use answer::Answer;
 pub use bench::{BenchReport, bench};
-pub use control::LEVERS;
+pub use catalogue::server_types;
+pub use control::levers;
 pub use gate::{Call, Gate, Open, Operation, Verdict};
 pub use levers::{HostSpec, HostView, MacSecrets, Rule};
-pub use settings::{Accepts, Durations, Gone, NewPassword, Settings, Shown, Unsure};
+pub use settings::{
+    Accepts, Durations, ExistsStatus, Gone, Message, NewPassword, PageSize, Question,
+    RateLimitReset, Settings, Shown, Unsure,
+};
 
 use state::State;
+
+/// The limit of one simulated process: of this many calls at once.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "many simulated processes run in one, apart")]
+pub fn limit(concurrent: usize) -> Limit {
+    Limit::new(concurrent)
+}
 
 /// A handle on one simulated Scaleway; clones are handles on the same one.
 #[derive(Clone)]
@@ -69,19 +81,19 @@ impl Scaleway {
         Clock::new(move || this.with(|state| state.now))
     }
 
-    /// How a client of the account's own project is configured.
+    /// How a client of the account's own project is configured, in a process with this limit.
     #[must_use]
-    pub fn config(&self) -> Config {
+    pub fn config(&self, limit: Limit) -> Config {
         let settings = self.with(|state| state.settings.clone());
         let profile =
             Profile::new("http://scaleway.invalid", settings.secret_key, settings.project);
-        Config::new(profile.expect("a profile"), self.clock())
+        Config::new(profile.expect("a profile"), self.clock(), limit)
     }
 
-    /// A client of the account's own project, in-process.
+    /// The client of a simulated process that has no other: it has a limit of its own.
     #[must_use]
     pub fn client(&self) -> Client {
-        Client::new(self.service(), self.config())
+        Client::new(self.service(), self.config(limit(CONCURRENT_CALLS)))
     }
 
     /// What to set for any client of the real service to call this one at `url`.

@@ -8,34 +8,38 @@ mod agents;
 mod dispatch;
 mod power;
 mod settings;
+mod sight;
 mod view;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use applecart_api::ids::ServerId;
 use applecart_api::keys::{label, owned};
 use applecart_api::machine::ScalewayAppleSiliconMachineSpec;
 use applecart_api::runner_pool::{RunnerPool, RunnerPoolSpec};
+use applecart_core::pod::{PodId, VmName};
 use applecart_mac::KeyPair;
 use applecart_operator::provider::Provider;
 use applecart_operator::runner_pools::RunnerPools;
+use applecart_scaleway::CONCURRENT_CALLS;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use kube::Api;
 use kube::api::{ListParams, ObjectMeta, PostParams};
+use kube::{Api, ResourceExt};
 use secrecy::ExposeSecret;
 
 use crate::cluster_api::{self, Manifests};
-use crate::faults::PROVIDER;
-use crate::kubernetes::{ApiServer, Gate, Identity, Registry, SchemaError, Setup};
+use crate::faults::{PROVIDER, Process, RUNNER_POOLS};
+use crate::kubernetes::{ApiServer, Gate, Identity, Registry, Setup};
 use crate::mac::{SimMac, SimNetwork};
 use crate::scaleway::{HostSpec, Scaleway};
 use crate::tart::SimTart;
 
 pub use settings::WorldSettings;
-pub use view::{HostRow, View};
+pub use sight::Sight;
+pub use view::{Chaos, HostRow, View};
 
 /// Namespace of everything that a person sees.
 pub const NAMESPACE: &str = "default";
@@ -45,16 +49,29 @@ pub const FLEET: &str = "macs";
 pub const POOL: &str = "runners";
 /// The macOS that the pool was ordered with.
 const OS: &str = "macos-tahoe-26.0";
+/// Name of a host that is nobody's here.
+const FOREIGN: &str = "someone-elses-mac";
 /// Prefix of hosts that are free.
 pub const POOL_PREFIX: &str = "tuist-pool-";
+
+/// The kinds of every world. Definitions and their rules take longer to compile than most runs of
+/// a sweep last, so all worlds share them.
+static REGISTRY: LazyLock<Arc<Registry>> = LazyLock::new(|| {
+    let definitions = [applecart_api::crds(), cluster_api::crds()].concat();
+    Registry::new(definitions).expect("our own definitions have valid schemas")
+});
+
+/// Compiles what all worlds share, if nobody did. What runs before a seeded run must not happen
+/// within it: it would draw from its randomness.
+pub fn prepare() {
+    LazyLock::force(&REGISTRY);
+}
 
 /// A simulated world.
 pub struct World {
     settings: WorldSettings,
-    api: ApiServer,
-    scaleway: Scaleway,
+    sight: Sight,
     network: SimNetwork,
-    machines: BTreeMap<ServerId, Host>,
     fleet_key: KeyPair,
 }
 
@@ -67,23 +84,19 @@ struct Host {
 
 impl World {
     /// A world with a full pool, and nothing else yet.
-    pub fn new(mut settings: WorldSettings) -> Result<Self, SchemaError> {
-        let definitions = [applecart_api::crds(), cluster_api::crds()].concat();
+    #[must_use]
+    pub fn new(mut settings: WorldSettings) -> Self {
         let api = ApiServer::set_up(Setup {
             clock: settings.clock.clone(),
             seed: settings.seed,
-            registry: Registry::new(definitions)?,
+            registry: REGISTRY.clone(),
             gate: settings.faults.clone().map(|faults| faults as Arc<dyn Gate>),
             authority: settings.authority.take(),
         });
-        let clock = settings.clock.clone();
-        let scaleway = match &settings.faults {
-            Some(faults) => Scaleway::with_gate(settings.scaleway(), clock, faults.clone()),
-            None => Scaleway::new(settings.scaleway(), clock),
-        };
+        let scaleway = Scaleway::new(settings.scaleway(), settings.clock.clone());
         let network = SimNetwork::default();
         let fleet_key = settings.fleet_key();
-        let mut machines = BTreeMap::new();
+        let mut hosts = BTreeMap::new();
         for number in 1..=settings.hosts {
             let name = format!("{POOL_PREFIX}{number:02}");
             let id =
@@ -93,27 +106,41 @@ impl World {
             if let Some(view) = scaleway.host(&id) {
                 network.insert(&view.ip.to_string(), host.mac.clone());
             }
-            machines.insert(id, host);
+            hosts.insert(id, host);
         }
-        Ok(Self { settings, api, scaleway, network, machines, fleet_key })
+        if settings.foreign {
+            scaleway.order_host(&HostSpec::named(FOREIGN));
+        }
+        let sight = Sight::new(api, scaleway, hosts);
+        if let Some(faults) = &settings.faults {
+            let sight = sight.clone();
+            faults.set_power_cut(move |mac| sight.cut_power(mac));
+        }
+        Self { settings, sight, network, fleet_key }
+    }
+
+    /// What an onlooker sees of it.
+    #[must_use]
+    pub fn sight(&self) -> &Sight {
+        &self.sight
     }
 
     /// Its Kubernetes.
     #[must_use]
     pub fn api(&self) -> &ApiServer {
-        &self.api
+        &self.sight.api
     }
 
     /// Its Scaleway.
     #[must_use]
     pub fn scaleway(&self) -> &Scaleway {
-        &self.scaleway
+        &self.sight.scaleway
     }
 
     /// A client with all rights.
     #[must_use]
     pub fn client(&self) -> kube::Client {
-        self.api.client(Identity::admin())
+        self.api().client(Identity::admin())
     }
 
     /// Creates what a person would apply: the fleet's SSH key, a Cluster with a
@@ -170,48 +197,72 @@ impl World {
     async fn start(&self) {
         let settings = &self.settings;
         let clock = settings.clock.clone();
-        let pools = RunnerPools {
-            client: self.api.client(Identity::service_account(NAMESPACE, "runner-pools")),
-            clock: clock.clone(),
-            dispatch_url: "https://ci.example/api/internal/runners/dispatch".to_owned(),
-            limits: settings.pools(),
-        };
-        let core = self.api.client(Identity::user("cluster-api"));
-        let standing = self.api.client(Identity::user("system:kube-controller-manager"));
-        let schedule = self.api.client(Identity::user("system:kube-scheduler"));
+        let core = self.api().client(Identity::user("cluster-api"));
+        let standing = self.api().client(Identity::user("system:kube-controller-manager"));
+        let schedule = self.api().client(Identity::user("system:kube-scheduler"));
         let (period, grace) = (settings.period(), settings.node_grace());
         tokio::join!(
             biased;
             self.provider(),
-            pools.run(),
+            self.pools(),
             agents::run(self),
             power::run(self),
-            dispatch::run(self),
+            async { if settings.jobs { dispatch::run(self).await } },
             async { cluster_api::core(core, clock.clone(), period, settings.seed).await; },
             async { cluster_api::scheduler(schedule, clock.clone(), period).await; },
             async { cluster_api::node_lifecycle(standing, clock.clone(), period, grace).await; },
         );
     }
 
+    /// Scaleway as the provider calls it.
+    #[must_use]
+    pub fn provider_scaleway(&self) -> applecart_scaleway::Client {
+        let service = self.scaleway().service();
+        let service = match &self.settings.faults {
+            Some(faults) => faults.gated(service),
+            None => service,
+        };
+        let limit = crate::scaleway::limit(CONCURRENT_CALLS);
+        applecart_scaleway::Client::new(service, self.scaleway().config(limit))
+    }
+
+    /// The name of the host that is nobody's here, if [`WorldSettings::foreign`] is set.
+    #[must_use]
+    pub fn foreign_name(&self) -> &'static str {
+        FOREIGN
+    }
+
+    /// The passwords that the Macs have now.
+    #[must_use]
+    pub fn passwords(&self) -> Vec<String> {
+        let secrets = self.sight.hosts.keys().filter_map(|id| self.scaleway().mac_secrets(id));
+        secrets.map(|secrets| secrets.password.expose_secret().to_owned()).collect()
+    }
+
+    /// The job of a runner, or the work of any Pod, is done: its guest shuts down.
+    pub fn finish_job(&self, pod: &Pod) {
+        let namespace = pod.namespace().unwrap_or_default();
+        let uid = pod.uid().unwrap_or_default();
+        let vm = VmName::of(&PodId { namespace, name: pod.name_any(), uid });
+        for (_, tart) in self.sight.tarts() {
+            // A guest that is gone already has nothing to end.
+            let _ended = tart.finish(&vm, 0);
+        }
+    }
+
     /// The provider's process, started again whenever it crashes.
     async fn provider(&self) {
         loop {
             let provider = Provider {
-                client: self.api.client(Identity::service_account(NAMESPACE, PROVIDER)),
-                scaleway: self.scaleway.client(),
+                client: self.api().client(Identity::service_account(NAMESPACE, PROVIDER)),
+                scaleway: self.provider_scaleway(),
                 dial: Arc::new(self.network.clone()),
                 clock: self.settings.clock.clone(),
                 settings: self.settings.provider(),
             };
-            let crashed = async {
-                match &self.settings.faults {
-                    Some(faults) => faults.crashed().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 biased;
-                () = crashed => {}
+                () = self.crashed(&Process::Provider) => {}
                 ended = provider.run() => {
                     tracing::error!(?ended, "the provider ended; it is started again");
                     tokio::time::sleep(self.settings.period()).await;
@@ -220,19 +271,39 @@ impl World {
         }
     }
 
+    /// The runner-pool controller's process, started again whenever it crashes.
+    async fn pools(&self) {
+        loop {
+            let pools = RunnerPools {
+                client: self.api().client(Identity::service_account(NAMESPACE, RUNNER_POOLS)),
+                namespace: None,
+                clock: self.settings.clock.clone(),
+                dispatch_url: "https://ci.example/api/internal/runners/dispatch".to_owned(),
+                limits: self.settings.pools(),
+            };
+            tokio::select! {
+                biased;
+                () = self.crashed(&Process::RunnerPools) => {}
+                () = pools.run() => {
+                    tracing::error!("the runner pools ended; they are started again");
+                    tokio::time::sleep(self.settings.period()).await;
+                }
+            }
+        }
+    }
+
+    /// Resolves when a plan wants `process` to die.
+    async fn crashed(&self, process: &Process) {
+        match &self.settings.faults {
+            Some(faults) => faults.crashed(process).await,
+            None => std::future::pending().await,
+        }
+    }
+
     /// Whether the Mac behind a host carries an agent's identity, and so an owner's work.
     #[must_use]
     pub fn is_bootstrapped(&self, id: &ServerId) -> bool {
-        let kubeconfig = |host: &Host| host.mac.file("/etc/tart-kubelet/kubeconfig").is_some();
-        self.machines.get(id).is_some_and(kubeconfig)
-    }
-
-    /// The Mac that is the Node of this name.
-    async fn host_of_node(&self, node: &str) -> Option<&Host> {
-        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.client());
-        let node = nodes.get_opt(node).await.ok()??;
-        let id = node.spec?.provider_id?.parse::<applecart_api::ids::ProviderId>().ok()?;
-        self.machines.get(&id.server)
+        self.sight.is_bootstrapped(id)
     }
 
     /// All runner Pods, by name.

@@ -2,6 +2,8 @@
 
 #[path = "kubernetes_in_process/accounts.rs"]
 mod accounts;
+#[path = "kubernetes_in_process/applying.rs"]
+mod applying;
 #[path = "kubernetes_in_process/deletion.rs"]
 mod deletion;
 #[path = "kubernetes_in_process/fixture.rs"]

@@ -34,6 +34,7 @@ fn host(password: &str) -> PerHost {
         cpu: 8,
         memory_mb: 16_384,
         max_pods: 2,
+        kubelet_version: None,
         kubeconfig: format!("apiVersion: v1\nusers:\n- user:\n    token: {TOKEN}\n").into(),
     }
 }
@@ -523,4 +524,16 @@ async fn a_mac_opens_to_its_keys_alone_and_silence_is_unreachable() {
         let silent = network.dial(&target(address)).await.unwrap_err();
         assert!(matches!(silent, MacError::Unreachable { .. }), "{silent}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bootstrap_costs_a_known_number_of_calls_and_a_look_writes_nothing() {
+    let mac = SimMac::new("a", PASSWORD);
+    run(&mac, &desired()).await.unwrap();
+    let (first, _) = mac.call_counts();
+    run(&mac, &desired()).await.unwrap();
+    let (both, mutations) = mac.call_counts();
+    run(&mac, &desired()).await.unwrap();
+    assert_eq!(mac.call_counts().1, mutations);
+    assert!(first <= 150 && both - first <= 45, "{first} calls, then {}", both - first);
 }

@@ -7,16 +7,25 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use applecart_api::ids::ServerId;
 use applecart_scaleway::{
-    CallReport, Client, ErrorKind, Limit, Operation as Called, Retry, Transport, TransportError,
+    CONCURRENT_CALLS, CallReport, Client, Config, Error, ErrorKind, LIST_TIMEOUT, Limit,
+    Operation as Called, Order, Retry, Transport, TransportError,
 };
-use applecart_sim::scaleway::{Answer, HostSpec, Operation, Rule, Scaleway, Settings, Verdict};
+use applecart_sim::scaleway::{
+    Answer, HostSpec, Operation, Rule, Scaleway, Settings, Verdict, limit,
+};
 use bytes::Bytes;
 use futures::future::join_all;
 use http::{Request, Response};
 use scaleway_world::{world, zone};
+use secrecy::ExposeSecret;
 use tokio::time::{Instant, sleep};
 use tower::ServiceExt;
+
+fn config(scaleway: &Scaleway) -> Config {
+    scaleway.config(limit(CONCURRENT_CALLS))
+}
 
 fn failures() -> Vec<Verdict> {
     vec![
@@ -58,24 +67,74 @@ async fn what_cannot_get_better_by_repeating_is_not_repeated() {
     }
 }
 
+/// Every write that there is, once, and what it ends with.
+async fn every_write(client: &Client, id: &ServerId) -> Vec<(Called, Option<ErrorKind>)> {
+    fn ended<T>(called: Called, result: Result<T, Error>) -> (Called, Option<ErrorKind>) {
+        (called, result.err().map(|error| error.kind))
+    }
+    let (zone, key) = (zone(), "5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e".parse().unwrap());
+    let order = Order { name: "box".into(), server_type: "M4-M".into(), os: None };
+    vec![
+        ended(Called::CreateServer, client.create(&zone, &order).await),
+        ended(Called::RenameServer, client.rename(&zone, id, "new").await),
+        ended(Called::ScheduleDeletion, client.schedule_deletion(&zone, id).await),
+        ended(Called::RebootServer, client.reboot(&zone, id).await),
+        ended(Called::ReinstallServer, client.reinstall(&zone, id, None).await),
+        ended(Called::DeleteServer, client.delete(&zone, id).await),
+        ended(Called::CreateSshKey, client.create_ssh_key("fleet", "ssh-ed25519 AAAA").await),
+        ended(Called::DeleteSshKey, client.delete_ssh_key(&key).await),
+    ]
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_write_is_sent_once_whatever_comes_back() {
     for verdict in failures() {
         let scaleway = world(Settings::new(1));
         let id = scaleway.order_host(&HostSpec::named("box"));
-        let client = scaleway.client();
-        for operation in [Operation::UpdateServer, Operation::RebootServer, Operation::DeleteServer]
-        {
-            scaleway.add_rule(Rule::next(operation, verdict.clone()));
-        }
-        client.rename(&zone(), &id, "new").await.unwrap_err();
-        client.reboot(&zone(), &id).await.unwrap_err();
-        // Any success is one to a deletion: it has no body to be broken.
-        let _ = client.delete(&zone(), &id).await;
-        for operation in ["update_server", "reboot_server", "delete_server"] {
-            assert_eq!(scaleway.calls()[operation], 1, "{verdict:?}");
-        }
+        scaleway.add_rule(Rule::any(verdict.clone()).for_ever());
+        let sent: Arc<Mutex<Vec<Called>>> = Arc::default();
+        let (mut config, reports) = (config(&scaleway), sent.clone());
+        config.on_call =
+            Some(Arc::new(move |report| reports.lock().unwrap().push(report.operation)));
+        let ended = every_write(&Client::new(scaleway.service(), config), &id).await;
+        assert!(ended.iter().all(|(_, error)| error.is_some()), "{verdict:?} {ended:?}");
+        let called: Vec<Called> = ended.iter().map(|(called, _)| *called).collect();
+        assert_eq!(*sent.lock().unwrap(), called, "{verdict:?}");
+        let arrived: u64 = scaleway.calls().values().sum();
+        assert_eq!(arrived, ended.len() as u64, "{verdict:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_success_that_is_not_the_documented_one_leaves_a_write_in_doubt() {
+    for status in [200, 201, 202, 204, 206] {
+        let scaleway = world(Settings::new(1));
+        let id = scaleway.order_host(&HostSpec::named("box"));
+        // A body that every one of them would take.
+        let mut body: serde_json::Value =
+            serde_json::from_str(&server_json(&scaleway, &id).await).unwrap();
+        body["public_key"] = "ssh-ed25519 AAAA".into();
+        let answer = Verdict::FailBefore(Answer::json(status, &body));
+        scaleway.add_rule(Rule::any(answer).for_ever());
+        for (called, error) in every_write(&scaleway.client(), &id).await {
+            let removes = matches!(called, Called::DeleteServer | Called::DeleteSshKey);
+            let documented = if removes { 204 } else { 200 };
+            let expected = (status != documented).then_some(ErrorKind::Unknown);
+            assert_eq!(error, expected, "{called} {status}");
+        }
+        let read = scaleway.client().server(&zone(), &id).await;
+        assert_eq!(read.err().map(|error| error.kind), (status != 200).then_some(ErrorKind::Other));
+    }
+}
+
+/// One server as it is on the wire.
+async fn server_json(scaleway: &Scaleway, id: &ServerId) -> String {
+    let request = Request::get(format!("/apple-silicon/v1alpha1/zones/fr-par-1/servers/{id}"))
+        .header("x-auth-token", Settings::new(1).secret_key.expose_secret())
+        .body(Bytes::new())
+        .unwrap();
+    let answer = scaleway.service().oneshot(request).await.unwrap();
+    String::from_utf8(answer.body().to_vec()).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,29 +185,50 @@ fn slow(scaleway: &Scaleway, most: &Arc<AtomicUsize>) -> Transport {
     }))
 }
 
-#[tokio::test(start_paused = true)]
-async fn one_limit_holds_for_all_clients_that_share_it() {
+/// The most requests at once of two clients, each made by itself with one of these limits.
+async fn most_at_once(limits: [Limit; 2]) -> usize {
     let scaleway = world(Settings::new(1));
     let id = scaleway.order_host(&HostSpec::named("box"));
     let most = Arc::new(AtomicUsize::new(0));
-    let mut config = scaleway.config();
-    config.limit = Limit::new(3);
     let service = slow(&scaleway, &most);
-    let clients =
-        [Client::new(service.clone(), config.clone()), Client::new(service, config.clone())];
+    let clients = limits.map(|limit| Client::new(service.clone(), scaleway.config(limit)));
     let zone = zone();
-    let reads = (0..20).map(|number| clients[number % 2].server(&zone, &id));
+    let reads = (0..40).map(|number| clients[number % 2].server(&zone, &id));
     assert!(join_all(reads).await.iter().all(Result::is_ok));
-    assert_eq!(most.load(Ordering::SeqCst), 3);
+    most.load(Ordering::SeqCst)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_has_one_limit_whatever_number_of_clients_it_makes() {
+    assert_eq!(most_at_once([Limit::of_process(), Limit::of_process()]).await, CONCURRENT_CALLS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn simulated_processes_do_not_feel_each_other() {
+    assert_eq!(most_at_once([limit(3), limit(4)]).await, 7);
+    let shared = limit(3);
+    assert_eq!(most_at_once([shared.clone(), shared]).await, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_does_not_come_to_its_end_in_time_is_an_error() {
+    let scaleway = world(Settings { max_page_size: 1, ..Settings::new(1) });
+    for number in 0..40 {
+        scaleway.order_host(&HostSpec::named(format!("box-{number}")));
+    }
+    let slow = Verdict::Delay(Duration::from_secs(5));
+    scaleway.add_rule(Rule::next(Operation::ListServers, slow).for_ever());
+    let started = Instant::now();
+    let error = scaleway.client().list_servers(&zone()).await.unwrap_err();
+    assert_eq!((&error.kind, error.class()), (&ErrorKind::Other, Retry::BackOff), "{error}");
+    assert_eq!(started.elapsed(), LIST_TIMEOUT);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_write_that_gets_no_turn_soon_is_not_sent_late() {
     let scaleway = world(Settings::new(1));
     let id = scaleway.order_host(&HostSpec::named("box"));
-    let mut config = scaleway.config();
-    config.limit = Limit::new(1);
-    let client = Client::new(scaleway.service(), config);
+    let client = Client::new(scaleway.service(), scaleway.config(limit(1)));
     scaleway.add_rule(Rule::next(Operation::GetServer, Verdict::HangBefore));
     let started = Instant::now();
     let zone = zone();
@@ -168,7 +248,7 @@ async fn the_metrics_hear_of_every_request() {
     let scaleway = world(Settings::new(1));
     let id = scaleway.order_host(&HostSpec::named("box"));
     let heard: Arc<Mutex<Vec<CallReport>>> = Arc::default();
-    let mut config = scaleway.config();
+    let mut config = config(&scaleway);
     let listener = heard.clone();
     config.on_call = Some(Arc::new(move |report| listener.lock().unwrap().push(*report)));
     let client = Client::new(scaleway.service(), config);
@@ -198,7 +278,7 @@ async fn the_same_seed_waits_the_same_and_another_does_not() {
     let mut waits = Vec::new();
     for seed in [1, 1, 2] {
         let scaleway = world(Settings::new(1));
-        let mut config = scaleway.config();
+        let mut config = config(&scaleway);
         config.seed = seed;
         scaleway.add_rule(Rule::next(Operation::ListServers, Verdict::LoseBefore).times(3));
         let started = Instant::now();

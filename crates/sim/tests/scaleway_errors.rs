@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use applecart_api::ids::{ServerId, Zone};
 use applecart_scaleway::{
-    Client, Config, Error, ErrorKind as Kind, Operation as Called, Profile, Retry, ServerStatus,
-    Transport, http_service,
+    CONCURRENT_CALLS, Client, Config, Error, ErrorKind as Kind, Operation as Called, Profile,
+    Retry, ServerStatus, Transport, http_service,
 };
-use applecart_sim::scaleway::{Answer, HostSpec, Operation, Rule, Settings, Verdict};
+use applecart_sim::scaleway::{Answer, HostSpec, Operation, Rule, Settings, Verdict, limit};
+use futures::future::join_all;
 use jiff::Timestamp;
 use scaleway_http::{NOW, Served};
 use secrecy::ExposeSecret;
@@ -31,7 +32,7 @@ fn transport() -> Transport {
 fn config(served: &Served) -> Config {
     let Settings { secret_key, project, .. } = Settings::new(1);
     let profile = Profile::new(&served.url, secret_key, project).unwrap();
-    Config::new(profile, served.scaleway.clock())
+    Config::new(profile, served.scaleway.clock(), limit(CONCURRENT_CALLS))
 }
 
 fn client(served: &Served) -> Client {
@@ -47,11 +48,12 @@ fn body(status: u16, body: &Value) -> Answer {
 }
 
 fn raw(status: u16, content_type: &str, body: &str) -> Answer {
-    Answer { status, content_type: content_type.into(), retry_after: None, body: body.into() }
+    Answer::raw(status, content_type, body)
 }
 
-fn retry_after(value: &str, answer: Answer) -> Answer {
-    Answer { retry_after: Some(value.into()), ..answer }
+fn retry_after(value: &str, mut answer: Answer) -> Answer {
+    answer.retry_after = Some(value.into());
+    answer
 }
 
 fn floor(help: &str) -> Answer {
@@ -193,13 +195,16 @@ fn broken_successes() -> Vec<Row> {
         Answer::empty(200),
         raw(200, "application/json", "{\"id\":"),
         raw(200, "application/json", "{}"),
+        Answer::html(203),
+        body(202, &json!({})),
+        Answer::empty(204),
     ];
     answers.into_iter().map(|answer| (answer, Kind::Unknown, Retry::BackOff)).collect()
 }
 
 #[tokio::test]
 async fn every_shape_of_error_has_its_meaning_and_its_class() {
-    let served = Served::new().await;
+    let served = Served::new(Settings::new(1)).await;
     let id = served.scaleway.order_host(&HostSpec::named("box"));
     for (answer, kind, class) in [by_type(), by_status(), broken_successes()].concat() {
         let rule = Rule::next(Operation::UpdateServer, Verdict::FailBefore(answer.clone()));
@@ -216,9 +221,63 @@ async fn every_shape_of_error_has_its_meaning_and_its_class() {
     assert_eq!(served.scaleway.host(&id).unwrap().name, "box");
 }
 
+/// What a read makes of an answer that it always gets, and how often it asks.
+async fn read(answer: Answer) -> (Kind, Retry, u64) {
+    let served = Served::new(Settings::new(1)).await;
+    let id = served.scaleway.order_host(&HostSpec::named("box"));
+    let rule = Rule::next(Operation::GetServer, Verdict::FailBefore(answer)).for_ever();
+    served.scaleway.add_rule(rule);
+    let error = client(&served).server(&zone(), &id).await.unwrap_err();
+    (error.kind.clone(), error.class(), served.scaleway.calls()["get_server"])
+}
+
+#[tokio::test]
+async fn a_read_is_repeated_while_that_may_help_and_no_longer() {
+    use Retry::{BackOff, Never, WaitForChange};
+    let rows = [
+        // Nothing hangs on a read: what is in doubt for a write is a plain failure here.
+        (Answer::html(500), Kind::Other, BackOff, 4),
+        (Answer::empty(502), Kind::Other, BackOff, 4),
+        (raw(503, "application/json", ""), Kind::Other, BackOff, 4),
+        (Answer::html(504), Kind::Other, BackOff, 4),
+        (Answer::html(408), Kind::Other, BackOff, 4),
+        (Answer::html(200), Kind::Other, BackOff, 4),
+        (Answer::empty(204), Kind::Other, BackOff, 4),
+        (body(202, &json!({})), Kind::Other, BackOff, 4),
+        (Answer::html(429), limited(None), BackOff, 4),
+        (
+            body(429, &json!({"type": "too_many_requests", "reset_seconds": 0})),
+            limited(Some(0)),
+            BackOff,
+            4,
+        ),
+        (typed("conflict"), Kind::Other, BackOff, 4),
+        (typed("permissions_denied"), Kind::Permission, WaitForChange, 1),
+        (typed("denied_authentication"), Kind::Authentication, WaitForChange, 1),
+        (
+            typed("transient_state"),
+            Kind::TransientState { state: ServerStatus::Starting },
+            WaitForChange,
+            1,
+        ),
+        (typed("locked"), Kind::Locked, WaitForChange, 1),
+        (typed("out_of_stock"), Kind::OutOfStock, WaitForChange, 1),
+        (typed("not_found"), Kind::NotFound, Never, 1),
+        (typed("invalid_arguments"), Kind::InvalidArgument, Never, 1),
+        (typed("expired"), Kind::Expired, Never, 1),
+        (Answer::html(404), Kind::NotFound, Never, 1),
+        (Answer::html(302), Kind::Other, Never, 1),
+    ];
+    // All at once: each waits for itself alone.
+    let read = rows.iter().map(|(answer, ..)| read(answer.clone()));
+    for ((answer, kind, class, calls), seen) in rows.iter().zip(join_all(read).await) {
+        assert_eq!(seen, (kind.clone(), *class, *calls), "{answer:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_transient_state_says_which() {
-    let served = Served::new().await;
+    let served = Served::new(Settings::new(1)).await;
     let id = served.scaleway.order_host(&HostSpec::named("box"));
     for state in [
         ServerStatus::Starting,
@@ -241,7 +300,7 @@ async fn a_transient_state_says_which() {
 
 #[tokio::test]
 async fn a_wrong_key_is_an_authentication_error_and_prints_no_key() {
-    let served = Served::new().await;
+    let served = Served::new(Settings::new(1)).await;
     let mut config = config(&served);
     let project = config.profile.project.clone();
     config.profile = Profile::new(&served.url, "canary-key".into(), project).unwrap();
@@ -254,7 +313,7 @@ async fn a_wrong_key_is_an_authentication_error_and_prints_no_key() {
 
 #[tokio::test]
 async fn a_broken_answer_that_holds_a_password_does_not_print_it() {
-    let served = Served::new().await;
+    let served = Served::new(Settings::new(1)).await;
     let id = served.scaleway.order_host(&HostSpec::named("box"));
     let body = "{\"sudo_password\": \"canary-password\", \"delivered\": \"canary-password\"}";
     let answer = raw(200, "application/json", body);
@@ -268,7 +327,7 @@ async fn a_broken_answer_that_holds_a_password_does_not_print_it() {
 
 /// What a rename ends with if `verdict` becomes of it; and the name after it.
 async fn renamed(verdict: Verdict) -> (Error, String) {
-    let served = Served::new().await;
+    let served = Served::new(Settings::new(1)).await;
     let id: ServerId = served.scaleway.order_host(&HostSpec::named("old"));
     served.scaleway.add_rule(Rule::next(Operation::UpdateServer, verdict));
     let mut config = config(&served);
@@ -291,7 +350,7 @@ async fn no_answer_is_unknown_and_an_unsent_request_is_not() {
         assert_eq!(error.status, None);
         assert_eq!(after, name, "{verdict:?}");
     }
-    let served = Served::new().await;
+    let served = Served::new(Settings::new(1)).await;
     let mut config = config(&served);
     let Profile { project, .. } = config.profile.clone();
     // Nobody listens on the port that tcpmux once had.
@@ -304,7 +363,7 @@ async fn no_answer_is_unknown_and_an_unsent_request_is_not() {
 
 #[tokio::test]
 async fn a_deleted_server_is_permission_and_one_that_never_was_is_not_found() {
-    let served = Served::new().await;
+    let served = Served::new(Settings::new(1)).await;
     let id = served.scaleway.order_host(&HostSpec::named("box"));
     let client = client(&served);
     client.delete(&zone(), &id).await.unwrap();

@@ -1,5 +1,7 @@
 //! The simulated Scaleway, in-process and under virtual time, through the real client.
 
+#[path = "support/scaleway_key.rs"]
+mod scaleway_key;
 #[path = "support/scaleway_world.rs"]
 mod scaleway_world;
 
@@ -8,6 +10,7 @@ use std::time::Duration;
 use applecart_api::ids::ServerId;
 use applecart_scaleway::{Client, ErrorKind, Order, Retry, ServerStatus, Stock};
 use applecart_sim::scaleway::{HostSpec, Operation, Rule, Settings, Verdict};
+use scaleway_key::KEY;
 use scaleway_world::{world, zone};
 use secrecy::ExposeSecret;
 use tokio::time::sleep;
@@ -170,9 +173,8 @@ async fn a_withdrawn_image_cannot_be_asked_for_and_the_default_moves_on() {
 
 #[tokio::test(start_paused = true)]
 async fn stock_and_quota_end_and_say_so() {
-    let mut settings = Settings::new(1);
-    settings.quotas.insert("M4-S".into(), 1);
-    let scaleway = world(settings);
+    let quotas = std::collections::BTreeMap::from([("M4-S".to_owned(), 1)]);
+    let scaleway = world(Settings { quotas: quotas.clone(), ..Settings::new(1) });
     let client = scaleway.client();
     let order = |kind: &str| Order { name: "box".into(), server_type: kind.into(), os: None };
     scaleway.set_stock(&zone(), "M4-M", 1);
@@ -189,6 +191,16 @@ async fn stock_and_quota_end_and_say_so() {
     client.create(&zone(), &order("M4-S")).await.unwrap();
     let refused = client.create(&zone(), &order("M4-S")).await.unwrap_err();
     assert_eq!(refused.kind, ErrorKind::Quota);
+    let project = Some("another-project".parse().unwrap());
+    let theirs = |kind: &str| HostSpec {
+        server_type: kind.into(),
+        project: project.clone(),
+        ..HostSpec::named("box")
+    };
+    let scaleway = world(Settings { quotas, ..Settings::new(1) });
+    scaleway.order_host(&theirs("M4-S"));
+    let client = scaleway.client();
+    client.create(&zone(), &order("M4-S")).await.expect("another project's count apart");
     let elsewhere = client.create(&zone(), &order("M1-M")).await.unwrap_err();
     assert_eq!(elsewhere.kind, ErrorKind::InvalidArgument, "M1 stands in another zone");
 }
@@ -221,18 +233,22 @@ async fn the_last_rename_wins_whatever_the_name_was() {
 async fn a_key_loses_its_comment_and_is_found_by_its_exact_name() {
     let scaleway = world(Settings::new(1));
     let client = scaleway.client();
-    let made = client.create_ssh_key("fleet", "ssh-ed25519 AAAAC3Nz me@home").await.unwrap();
-    assert_eq!(made.public_key, "ssh-ed25519 AAAAC3Nz");
-    assert!(made.is("ssh-ed25519 AAAAC3Nz somebody@else"));
-    assert!(!made.is("ssh-ed25519 AAAAC3N9"));
-    client.create_ssh_key("fleet-two", "ssh-ed25519 AAAAC3N9").await.unwrap();
+    let made = client.create_ssh_key("fleet", &format!("{KEY} me@home")).await.unwrap();
+    assert_eq!(made.public_key, KEY);
+    assert!(made.is(&format!("{KEY} somebody@else")));
+    let other = KEY.replace("HR4f", "HR4e");
+    assert!(!made.is(&other));
+    client.create_ssh_key("fleet-two", &other).await.unwrap();
     assert_eq!(client.ssh_keys("fleet").await.unwrap(), std::slice::from_ref(&made));
     client.delete_ssh_key(&made.id).await.unwrap();
     assert!(client.ssh_keys("fleet").await.unwrap().is_empty());
     let again = client.delete_ssh_key(&made.id).await.unwrap_err();
     assert_eq!(again.kind, ErrorKind::NotFound);
-    let broken = client.create_ssh_key("fleet", "ssh-tulip AAAA").await.unwrap_err();
-    assert_eq!(broken.kind, ErrorKind::InvalidArgument);
+    let cut = &KEY[..KEY.len() - 4];
+    for broken in ["ssh-tulip AAAA", "ssh-ed25519", "ssh-ed25519 AAAA", "ssh-rsa AAAA", cut] {
+        let refused = client.create_ssh_key("fleet", broken).await.unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::InvalidArgument, "{broken}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

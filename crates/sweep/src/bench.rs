@@ -44,7 +44,7 @@ fn claims(hosts: usize) -> anyhow::Result<()> {
         let began = Instant::now();
         let machines = u32::try_from(hosts)?;
         let settings = WorldSettings { hosts, machines, ..settings(1, virtual_clock()) };
-        let world = World::new(settings)?;
+        let world = World::new(settings);
         world.apply().await?;
         let virtual_start = tokio::time::Instant::now();
         tokio::select! {

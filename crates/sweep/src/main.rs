@@ -2,16 +2,20 @@
 
 mod bench;
 mod oracle;
+mod plant;
 mod run;
-mod scenario;
+mod story;
 mod sweep;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use applecart_sim::faults::Fault;
-use clap::{Parser, Subcommand};
-use scenario::Scenario;
+use clap::{Args, Parser, Subcommand};
+use plant::Bug;
+use run::{Case, SHORT_SILENCE};
+use story::Story;
+use sweep::Breadth;
 
 /// The real controllers in a simulated world, with faults.
 #[derive(Debug, Parser)]
@@ -23,22 +27,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Runs each scenario once for every effect and every fault; ends with 1 if any run breaks.
+    /// Runs each story once for every effect and every fault; ends with 1 if any run breaks.
     ///
-    /// With --effect and --fault, replays that one run and prints its trace.
-    Sweep {
-        /// Only this scenario; without one, all of them.
-        scenario: Option<Scenario>,
-        /// Seed of schedules, ids and names.
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// Replay: number of the effect that goes wrong.
-        #[arg(long, requires_all = ["fault", "scenario"])]
-        effect: Option<usize>,
-        /// Replay: crash-before, crash-after, error, denied or lost-answer.
-        #[arg(long, requires = "effect")]
-        fault: Option<Fault>,
-    },
+    /// With --fault, --delete-at or --replay, runs that one plan again and prints its trace.
+    Sweep(Sweep),
     /// Measures: how long N Machines take to become Ready, and how fast the simulators are.
     Bench {
         /// What to measure.
@@ -59,15 +51,74 @@ enum Verb {
     },
 }
 
+#[derive(Debug, Args)]
+struct Sweep {
+    /// Only this story; without one, all of them.
+    story: Option<Story>,
+    /// Seed of schedules, ids, names and random plans.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// One read and one event in so many meets its faults; 1 is all of them.
+    #[arg(long, default_value_t = 41, value_parser = clap::value_parser!(u32).range(1..))]
+    one_in: u32,
+    /// All pairs of crashes, too.
+    #[arg(long)]
+    pairs: bool,
+    /// So many plans with one to three random faults for each story, too.
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    random: usize,
+    /// Replay: what goes wrong at which step, as STEP:FAULT; may be given more than once.
+    #[arg(long, requires = "story", value_name = "STEP:FAULT", value_parser = planned)]
+    fault: Vec<(usize, Fault)>,
+    /// Replay: the step at which the Machine is deleted.
+    #[arg(long, requires = "story", value_name = "STEP")]
+    delete_at: Option<usize>,
+    /// Replay the story without faults.
+    #[arg(long, requires = "story")]
+    replay: bool,
+    /// Replay with a planted bug, which the oracle of its name must find.
+    #[arg(long, requires = "story")]
+    plant: Option<Bug>,
+}
+
+fn planned(text: &str) -> Result<(usize, Fault), String> {
+    let (step, fault) = text.split_once(':').ok_or("as STEP:FAULT, for example 17:crash-after")?;
+    let step = step.parse().map_err(|_| format!("{step:?} is not the number of a step"))?;
+    Ok((step, fault.parse()?))
+}
+
+impl Sweep {
+    /// The one plan that is asked for, if it is one.
+    fn case(&self) -> Option<Case> {
+        let replays = self.replay
+            || !self.fault.is_empty()
+            || self.delete_at.is_some()
+            || self.plant.is_some();
+        replays.then_some(())?;
+        Some(Case {
+            story: self.story?,
+            seed: self.seed,
+            faults: self.fault.clone(),
+            delete_at: self.delete_at,
+            silence: Some(SHORT_SILENCE),
+            bug: self.plant,
+        })
+    }
+
+    fn run(&self) -> bool {
+        if let Some(case) = self.case() {
+            return sweep::replay(&case);
+        }
+        let one_in = usize::try_from(self.one_in).unwrap_or(1);
+        let Self { pairs, random, .. } = *self;
+        let breadth = Breadth { one_in, pairs, random, long_in: 1000 };
+        sweep::all(self.story, self.seed, breadth).violations == 0
+    }
+}
+
 fn main() -> anyhow::Result<ExitCode> {
     let sound = match Arguments::parse().verb {
-        Verb::Sweep {
-            scenario: Some(scenario),
-            seed,
-            effect: Some(effect),
-            fault: Some(fault),
-        } => sweep::replay(scenario, seed, effect, fault),
-        Verb::Sweep { scenario, seed, .. } => sweep::all(scenario, seed),
+        Verb::Sweep(sweep) => sweep.run(),
         Verb::Bench { what, hosts } => {
             bench::run(what, hosts)?;
             true

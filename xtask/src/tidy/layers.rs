@@ -22,6 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("applecart", BELOW_CLI),
     ("applecart-entropy", &[]),
     ("applecart-sweep", BELOW_SWEEP),
+    ("applecart-e2e", BELOW_E2E),
     ("xtask", &["applecart-api"]),
 ];
 const BELOW_OPERATOR: &[&str] =
@@ -52,6 +53,9 @@ const BELOW_SWEEP: &[&str] = &[
     "applecart-entropy",
     SIMULATION,
 ];
+
+/// It starts programs from outside; what it links is for comparing and for standing in.
+const BELOW_E2E: &[&str] = &["applecart-api", SIMULATION];
 
 /// The simulated world; the command line has it behind this feature, to be left out of a cluster.
 const SIMULATION: &str = "applecart-sim";

@@ -17,8 +17,8 @@ pub struct Kubeconfig {
 impl Kubeconfig {
     /// Writes it where `port` makes it unique.
     pub fn write(port: u16, content: &SecretString) -> Result<Self> {
-        let base =
-            std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let given = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+        let base = given.map_or_else(std::env::temp_dir, PathBuf::from);
         let folder = base.join(format!("applecart-demo-{port}"));
         // What an earlier demo left when it was killed is of no use to anybody.
         if folder.exists() {

@@ -3,26 +3,33 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write, stdout};
 
-use applecart_sim::world::{FLEET, HostRow, POOL, View};
+use applecart_sim::world::{Chaos, FLEET, HostRow, POOL, View};
 use crossterm::style::{Color, Stylize};
 use crossterm::{cursor, queue, terminal};
 
 use super::kubeconfig::Kubeconfig;
 
-/// Rows of a screen that are not hosts: the header, the pool, waiting Machines, the cursor.
-const FRAME_ROWS: usize = 5;
+/// Rows of a screen that are not hosts: header, pool, chaos, waiting Machines, cursor.
+const FRAME_ROWS: usize = 6;
 /// Machines without a host that are named below the table.
 const MOST_WAITING: usize = 2;
 
 /// The table's columns, with the width of each; the last one takes what is left.
 const COLUMNS: [(&str, usize); 5] =
     [("HOST", 13), ("CLASS", 12), ("MACHINE", 19), ("WHAT IT DOES", 34), ("PODS", 10)];
+/// The same on a narrow terminal, where everything has to be there too, if cut short.
+const NARROW: [usize; 5] = [12, 9, 17, 17, 10];
+/// Terminals of fewer columns are narrow.
+const WIDE: usize = 105;
+/// Rows of the welcome text, which stays in sight above the table.
+const WELCOME_ROWS: usize = 8;
 
 /// Says what is here and what to try, before anything moves.
 pub fn welcome(kubeconfig: &Kubeconfig, hosts: usize, speed: f64) {
+    let macs = if hosts == 1 { "Mac" } else { "Macs" };
     print(&format!(
-        "Applecart demo: {hosts} simulated Macs, {speed} times as fast as a real fleet. \
-         Ctrl-C ends it.\nIn another terminal:\n\n    \
+        "Applecart demo: {hosts} simulated {macs}, {speed} times as fast. Ctrl-C ends it.\n\
+         In another terminal:\n\n    \
          export KUBECONFIG={kubeconfig}\n    \
          kubectl get samm -A\n    \
          kubectl delete $(kubectl get machine -o name | head -1)\n    \
@@ -100,7 +107,17 @@ fn news(last: Option<&View>, view: &View) -> Vec<String> {
     if last.map(pool_line) != Some(pool_line(view)) {
         lines.push(pool_line(view));
     }
+    let faults = |view: &View| view.chaos.as_ref().map(|chaos| chaos.faults);
+    if last.map(faults) != Some(faults(view)) {
+        lines.extend(chaos_line(view));
+    }
     lines
+}
+
+fn chaos_line(view: &View) -> Option<String> {
+    let Chaos { faults, checks, violation } = view.chaos.as_ref()?;
+    let broken = violation.as_deref().unwrap_or("none broken");
+    Some(format!("chaos: {faults} faults injected, {checks} invariants checked, {broken}"))
 }
 
 fn host_line(host: &HostRow) -> String {
@@ -126,8 +143,11 @@ fn pool_line(view: &View) -> String {
 
 fn table(view: &View, width: usize, height: usize) -> Vec<String> {
     let mut lines = vec![row(COLUMNS.map(|(name, _)| name), width).bold().to_string()];
-    let fitting = height.saturating_sub(FRAME_ROWS + MOST_WAITING).max(1);
-    for host in view.hosts.iter().take(fitting) {
+    let fitting = height.saturating_sub(FRAME_ROWS + MOST_WAITING + WELCOME_ROWS).max(3);
+    let mut hosts: Vec<&HostRow> = view.hosts.iter().collect();
+    // Those at rest in the pool come last: if some do not fit, it is those.
+    hosts.sort_by_key(|host| host.machine.is_empty() && host.class == "pool");
+    for host in hosts.into_iter().take(fitting) {
         let pods = host.pods.join(", ");
         let cells = [&host.address, class(host), &host.machine, &host.step, &pods];
         lines.push(row(cells, width).with(color(host)).to_string());
@@ -141,6 +161,7 @@ fn table(view: &View, width: usize, height: usize) -> Vec<String> {
         lines.push(line.with(Color::Yellow).to_string());
     }
     lines.push(cut(&pool_line(view), width));
+    lines.extend(chaos_line(view).map(|line| cut(&line, width)));
     lines
 }
 
@@ -162,8 +183,8 @@ fn color(host: &HostRow) -> Color {
 
 /// Cells side by side; the last one takes what is left.
 fn row(cells: [&str; 5], width: usize) -> String {
-    let used: usize = COLUMNS[..4].iter().map(|(_, width)| width + 1).sum();
-    let mut widths = COLUMNS.map(|(_, width)| width);
+    let mut widths = if width < WIDE { NARROW } else { COLUMNS.map(|(_, width)| width) };
+    let used: usize = widths[..4].iter().map(|width| width + 1).sum();
     widths[4] = widths[4].max(width.saturating_sub(used));
     let padded = |(cell, width): (&str, usize)| format!("{:<width$}", cut(cell, width));
     let cells: Vec<String> = cells.into_iter().zip(widths).map(padded).collect();
@@ -194,7 +215,7 @@ mod tests {
     }
 
     fn view(hosts: Vec<HostRow>) -> View {
-        View { hosts, waiting: vec![], runners: (4, 3, 1), pending: 0 }
+        View { hosts, waiting: vec![], runners: (4, 3, 1), pending: 0, chaos: None }
     }
 
     #[test]
@@ -212,6 +233,20 @@ mod tests {
     }
 
     #[test]
+    fn chaos_is_counted_and_told_when_another_fault_happened() {
+        let chaos = |faults, checks, violation: Option<&str>| {
+            let violation = violation.map(str::to_owned);
+            View { chaos: Some(Chaos { faults, checks, violation }), ..view(vec![]) }
+        };
+        let (first, later) = (chaos(3, 110, None), chaos(3, 220, None));
+        assert!(news(Some(&first), &later).is_empty(), "only a fault is news");
+        let broken = chaos(4, 330, Some("two-hosts: a has 2 hosts"));
+        let line = "chaos: 4 faults injected, 330 invariants checked, two-hosts: a has 2 hosts";
+        assert_eq!(news(Some(&first), &broken), [line]);
+        assert!(table(&later, 120, 30).iter().any(|line| line.contains("none broken")));
+    }
+
+    #[test]
     fn no_line_of_the_table_is_wider_than_the_terminal() {
         let pods = ["4ed1f003 job-12345", "733813ed booting"];
         let wide = view(vec![host(&"a very long reason ".repeat(20), &pods); 60]);
@@ -223,6 +258,18 @@ mod tests {
                 assert!(plain.chars().count() <= width, "{plain:?}");
             }
         }
+    }
+
+    #[test]
+    fn an_ordinary_terminal_shows_pods_and_the_hosts_at_work_first() {
+        let mut hosts = vec![HostRow { machine: String::new(), ..host("", &[]) }; 30];
+        for host in &mut hosts {
+            host.class = "pool";
+        }
+        hosts.push(host("ready", &["4ed1f003 idle"]));
+        let lines: Vec<String> = table(&view(hosts), 80, 24).iter().map(|l| strip(l)).collect();
+        assert!(lines[0].contains("PODS"), "{lines:?}");
+        assert!(lines[1].contains("macs-x7k2p") && lines[1].contains("4ed1f003 idle"), "{lines:?}");
     }
 
     /// The line without its colours.

@@ -12,7 +12,7 @@ pub enum Action {
     RemoveFinalizer,
     /// Store the status, if the object is still at the version that was read.
     WriteStatus(Box<ScalewayAppleSiliconMachineStatus>),
-    /// Store the status that tells how a bootstrap ended; then the job is forgotten.
+    /// Store the status that tells how a bootstrap ended; then that is forgotten.
     RecordBootstrap(Box<ScalewayAppleSiliconMachineStatus>),
     /// Write the provider ID into the spec.
     SetProviderId(ProviderId),
@@ -94,6 +94,12 @@ pub enum Action {
 }
 
 impl Action {
+    /// Whether it changes a host, so is sent soon after an uncached read of it, or not at all.
+    #[must_use]
+    pub fn changes_host(&self) -> bool {
+        matches!(self, Self::Rename { .. } | Self::RequestWipe { .. })
+    }
+
     /// What the effect is, for messages about it.
     #[must_use]
     pub fn describe(&self) -> &'static str {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::action::{Action, Identity};
 use super::decide::{Decision, Limits, act, wait};
 use super::observed::{
-    Candidate, Candidates, Host, HostRead, HostState, Job, Lease, LeaseHolder, Observed,
+    Bootstrap, Candidate, Candidates, Host, HostRead, HostState, Lease, LeaseHolder, Observed,
 };
 use super::reason::{PoolCounts, Reason, back_off};
 use super::status::{BOOTSTRAPPED, bootstrapped_status, failed_status, failure_detail};
@@ -143,24 +143,24 @@ fn prepare(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Dec
         }
         Some(_) => {}
     }
-    match &seen.job {
-        Job::Running { step, .. } => wait(Reason::Bootstrapping(step.clone()), limits.look),
-        Job::Succeeded(stamp) => {
+    match &seen.bootstrap {
+        Bootstrap::Running { step, .. } => wait(Reason::Bootstrapping(step.clone()), limits.look),
+        Bootstrap::Succeeded(stamp) => {
             let reason = Reason::Bootstrapped;
             let status = bootstrapped_status(now, seen, stamp, &reason);
             act(Action::RecordBootstrap(Box::new(status)), reason)
         }
-        Job::Failed(message) => {
+        Bootstrap::Failed(message) => {
             let attempts = seen.object.status.bootstrap_attempts.unwrap_or(0).saturating_add(1);
             let due = now + back_off(attempts, limits.retry, limits.retry_cap);
             let reason = Reason::BootstrapFailed { attempts, message: message.clone() };
             let status = failed_status(now, seen, attempts, due, &reason);
             act(Action::RecordBootstrap(Box::new(status)), reason)
         }
-        Job::None if is_true(&seen.object.status.conditions, BOOTSTRAPPED) => {
+        Bootstrap::None if is_true(&seen.object.status.conditions, BOOTSTRAPPED) => {
             check_node(seen, &expected, limits)
         }
-        Job::None => bootstrap(now, seen, host, limits),
+        Bootstrap::None => bootstrap(now, seen, host, limits),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::action::Action;
-use super::observed::{Bound, Job, Observed, Pause};
+use super::observed::{Bootstrap, Bound, Observed, Pause};
 use super::reason::Reason;
 use super::status::status;
 use super::{claim, release};
@@ -25,6 +25,8 @@ pub struct Limits {
     pub keep: Duration,
     /// How long idle Pods may take to go before the Mac is wiped all the same.
     pub empty: Duration,
+    /// How long an agent may be silent before its Mac is not waited for any more.
+    pub silent: Duration,
 }
 
 impl Default for Limits {
@@ -36,6 +38,7 @@ impl Default for Limits {
             look: Duration::from_secs(10),
             keep: Duration::from_mins(5),
             empty: Duration::from_mins(5),
+            silent: Duration::from_mins(5),
         }
     }
 }
@@ -51,6 +54,7 @@ impl Limits {
             look: self.look.div_f64(speed),
             keep: self.keep.div_f64(speed),
             empty: self.empty.div_f64(speed),
+            silent: self.silent.div_f64(speed),
         }
     }
 }
@@ -91,9 +95,9 @@ fn decide_living(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
             Pause::Annotation => "annotation",
         });
         // Paused is no call outside, and a bootstrap is one.
-        return match seen.job {
-            Job::None => wait(reason, limits.keep),
-            Job::Running { .. } | Job::Succeeded(_) | Job::Failed(_) => {
+        return match seen.bootstrap {
+            Bootstrap::None => wait(reason, limits.keep),
+            Bootstrap::Running { .. } | Bootstrap::Succeeded(_) | Bootstrap::Failed(_) => {
                 act(Action::StopBootstrap, reason)
             }
         };

@@ -28,7 +28,7 @@ pub struct Observed {
     /// Pods bound to that Node.
     pub guests: Vec<Guest>,
     /// The bootstrap that runs beside this loop.
-    pub job: Job,
+    pub bootstrap: Bootstrap,
     /// The last effect that failed, if that was the last thing that happened.
     pub trouble: Option<Trouble>,
 }
@@ -259,6 +259,8 @@ pub struct Node {
     pub cordoned: bool,
     /// Its agent says that it is well.
     pub ready: bool,
+    /// Since when its agent has not said so.
+    pub silent_since: Option<Timestamp>,
 }
 
 /// A Pod on the Mac.
@@ -285,7 +287,7 @@ pub struct Guest {
 
 /// The bootstrap that runs beside the loop, in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Job {
+pub enum Bootstrap {
     /// None runs.
     None,
     /// One runs.

@@ -9,8 +9,8 @@ use super::action::{Action, Identity};
 use super::claim::rename;
 use super::decide::{Decision, Limits, act, held_up, wait};
 use super::observed::{
-    Bound, Candidates, Guest, Host, HostRead, HostState, Images, Job, Lease, LeaseHolder, Observed,
-    Release,
+    Bootstrap, Bound, Candidates, Guest, Host, HostRead, HostState, Images, Lease, LeaseHolder,
+    Node, Observed, Release,
 };
 use super::reason::Reason;
 
@@ -30,7 +30,7 @@ pub(super) fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decisi
     if object.paused.is_some() && nameless {
         return act(Action::RemoveFinalizer, Reason::Detached);
     }
-    if seen.job != Job::None {
+    if seen.bootstrap != Bootstrap::None {
         return act(Action::StopBootstrap, Reason::Releasing);
     }
     if let Some(held) = held_up(now, seen) {
@@ -100,7 +100,7 @@ fn give_back(
 
 /// LH24: nobody else drains these Macs. Idle Pods go; a running job is waited for.
 fn empty(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Decision> {
-    let node = seen.node.as_ref().filter(|node| node.ready)?;
+    let node = seen.node.as_ref().filter(|node| node.ready || !is_dead(now, node, limits))?;
     if !node.cordoned {
         return Some(act(Action::Cordon { uid: node.uid.clone() }, Reason::Emptying));
     }
@@ -117,6 +117,13 @@ fn empty(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Decision> {
     }
     let leaving = seen.guests.iter().any(|guest| !guest.busy);
     (leaving && waited < limits.empty).then(|| wait(Reason::Emptying, limits.look))
+}
+
+/// An agent that is being restarted is silent for a moment, and its VMs work on: a Mac counts as
+/// dead only when nobody has heard of it for a while.
+fn is_dead(now: Timestamp, node: &Node, limits: &Limits) -> bool {
+    let silent = node.silent_since.and_then(|since| now.duration_since(since).try_into().ok());
+    silent.is_none_or(|silent: Duration| silent >= limits.silent)
 }
 
 /// Under our releasing name: a pool name comes only after a wipe was seen to run (LH1, LH22).
@@ -199,7 +206,7 @@ fn own_leftover(seen: &Observed) -> Option<Decision> {
 }
 
 /// The Node of our name, unless it belongs to another host.
-fn ours(seen: &Observed) -> Option<&super::observed::Node> {
+fn ours(seen: &Observed) -> Option<&Node> {
     let node = seen.node.as_ref()?;
     match (&node.provider_id, &seen.object.provider_id) {
         (Some(node_id), Some(our_id)) if *node_id != our_id.to_string() => None,

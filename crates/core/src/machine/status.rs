@@ -7,7 +7,9 @@ use applecart_api::machine::{
 use jiff::Timestamp;
 
 use super::decide::Decision;
-use super::observed::{Bound, Candidates, Host, HostRead, Job, LeaseHolder, Observed, Release};
+use super::observed::{
+    Bootstrap, Bound, Candidates, Host, HostRead, LeaseHolder, Observed, Release,
+};
 use super::reason::Reason;
 
 /// The condition that says that a bootstrap ended well on this host.
@@ -34,11 +36,14 @@ pub fn status(
     if let Some(host) = held_host(seen) {
         bind(&mut status, host);
     }
-    status.bootstrap = match &seen.job {
-        Job::Running { step: Some((name, index, total)), since } => {
+    status.bootstrap = match &seen.bootstrap {
+        Bootstrap::Running { step: Some((name, index, total)), since } => {
             Some(progress(name, *index, *total, *since))
         }
-        Job::Running { step: None, .. } | Job::None | Job::Succeeded(_) | Job::Failed(_) => None,
+        Bootstrap::Running { step: None, .. }
+        | Bootstrap::None
+        | Bootstrap::Succeeded(_)
+        | Bootstrap::Failed(_) => None,
     };
     status.node_name = seen.node.as_ref().map(|_| seen.object.name.clone());
     let ready = decision.reason == Reason::Ready;

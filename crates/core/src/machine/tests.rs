@@ -43,7 +43,14 @@ fn node() -> Node {
         provider_id: Some(format!("scw-applesilicon://fr-par-1/{SERVER}")),
         cordoned: false,
         ready: true,
+        silent_since: None,
     }
+}
+
+/// A Node whose agent has been silent for so many seconds.
+fn silent(seconds: i64) -> Node {
+    let since = now() - jiff::SignedDuration::from_secs(seconds);
+    Node { ready: false, cordoned: true, silent_since: Some(since), ..node() }
 }
 
 fn guest(name: &str) -> Guest {
@@ -87,7 +94,7 @@ fn fresh() -> Observed {
         identity: vec![],
         node: None,
         guests: vec![],
-        job: Job::None,
+        bootstrap: Bootstrap::None,
         trouble: None,
     }
 }
@@ -195,7 +202,7 @@ fn waiting_rows() -> Vec<Row> {
             "paused while it bootstraps",
             with(prepared(), |s| {
                 s.object.paused = Some(Pause::Annotation);
-                s.job = Job::Running { step: None, since: now() };
+                s.bootstrap = Bootstrap::Running { step: None, since: now() };
             }),
             Some(Action::StopBootstrap),
             Reason::Paused("annotation"),
@@ -357,7 +364,7 @@ fn bootstrap_rows() -> Vec<Row> {
         ),
         (
             "a step runs",
-            with(prepared(), |s| s.job = Job::Running { step: step.clone(), since }),
+            with(prepared(), |s| s.bootstrap = Bootstrap::Running { step: step.clone(), since }),
             None,
             Reason::Bootstrapping(step),
         ),
@@ -427,14 +434,22 @@ fn release_rows() -> Vec<Row> {
         ),
         (
             "a job runs, but its Node is dead",
-            with(on_node(vec![busy], true), |s| s.node = Some(Node { ready: false, ..node() })),
+            with(on_node(vec![busy.clone()], true), |s| s.node = Some(silent(300))),
             Some(rename(NAME, &releasing)),
             Reason::Releasing,
+        ),
+        (
+            "a job runs, and its agent is silent for a moment",
+            with(on_node(vec![busy], true), |s| s.node = Some(silent(299))),
+            None,
+            Reason::WaitingForJob("runners/job".into()),
         ),
         ("empty", on_node(vec![], true), Some(rename(NAME, &releasing)), Reason::Releasing),
         (
             "bootstrap runs",
-            with(deleting(prepared()), |s| s.job = Job::Running { step: None, since: now() }),
+            with(deleting(prepared()), |s| {
+                s.bootstrap = Bootstrap::Running { step: None, since: now() }
+            }),
             Some(Action::StopBootstrap),
             Reason::Releasing,
         ),
@@ -640,7 +655,7 @@ fn nothing_is_written_before_a_machine_owns_the_object() {
 fn a_failed_bootstrap_is_retried_when_its_time_has_come_and_not_a_second_before() {
     // LH21: the next attempt's time is state; nothing brings it forward.
     let limits = Limits::default();
-    let failed = with(prepared(), |seen| seen.job = Job::Failed("pf said no".into()));
+    let failed = with(prepared(), |seen| seen.bootstrap = Bootstrap::Failed("pf said no".into()));
     let Some(Action::RecordBootstrap(told)) = decide(now(), &failed, &limits).action else {
         panic!("the failure is not recorded");
     };
@@ -658,7 +673,7 @@ fn a_failed_bootstrap_is_retried_when_its_time_has_come_and_not_a_second_before(
 #[test]
 fn a_bootstrap_that_ended_well_is_recorded_with_its_stamp() {
     let seen = with(prepared(), |seen| {
-        seen.job = Job::Succeeded("abc".into());
+        seen.bootstrap = Bootstrap::Succeeded("abc".into());
         seen.object.status.bootstrap_attempts = Some(2);
     });
     let Some(Action::RecordBootstrap(told)) = decide(now(), &seen, &Limits::default()).action
@@ -799,5 +814,17 @@ fn a_mac_that_nobody_looked_at_stays_as_it_was_told() {
         assert_eq!(now_told.node_name, told.node_name);
         assert!(is_true(&now_told.conditions, "Ready"));
         assert_ne!(now_told.last_reason, told.last_reason);
+    }
+}
+
+#[test]
+fn every_reason_word_is_explained_to_people() {
+    let page = include_str!("../../../../docs/states.md");
+    let reasons = include_str!("reason.rs");
+    let words = reasons.split("=> \"").skip(1).filter_map(|rest| rest.split_once("\",\n"));
+    let words: Vec<&str> = words.map(|(word, _)| word).filter(|word| !word.contains(' ')).collect();
+    assert!(words.len() > 25, "{words:?}");
+    for word in words {
+        assert!(page.contains(&format!("| `{word}` |")), "docs/states.md does not explain {word}");
     }
 }

@@ -115,7 +115,14 @@ fn keep(now: Timestamp, limits: &Limits, seen: &Observed, node: &Node) -> Decisi
     let stored = node.status.clone().unwrap_or_default();
     let wanted = status::status(now, limits, seen, &stored);
     let due = seen.heartbeat.is_none_or(|last| passed(now, last, limits.heartbeat));
-    if due || !status::says_the_same(&wanted, &stored) {
+    // Somebody who changes what we say is contradicted, but not in a loop without a breath.
+    let pause = limits.lease / 10;
+    let breathed = seen.heartbeat.is_none_or(|last| passed(now, last, pause));
+    let differs = !status::says_the_same(&wanted, &stored);
+    if differs && !due && !breathed {
+        return wait(pause, Reason::StatusDiffers);
+    }
+    if due || differs {
         let reason = if due { Reason::Heartbeat } else { Reason::StatusDiffers };
         return act(Action::PublishStatus { version, status: Box::new(wanted) }, reason);
     }

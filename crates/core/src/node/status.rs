@@ -64,7 +64,7 @@ pub(super) fn status(
     let registration = &seen.registration;
     let capacity: BTreeMap<String, Quantity> = [
         ("cpu", registration.cpu.to_string()),
-        ("memory", format!("{}Mi", registration.memory_mib)),
+        ("memory", canonical_mebibytes(registration.memory_mib)),
         ("pods", registration.pods.to_string()),
     ]
     .into_iter()
@@ -84,6 +84,16 @@ pub(super) fn status(
         }),
         ..NodeStatus::default()
     }
+}
+
+/// The form in which the API server gives it back, `14Gi` for 14336: else what is stored would
+/// never equal what was sent.
+fn canonical_mebibytes(mebibytes: u64) -> String {
+    let units = ["Mi", "Gi", "Ti", "Pi"];
+    let whole = |size: &u64| *size > 0 && size.is_multiple_of(1024);
+    let divisions = std::iter::successors(Some(mebibytes), |size| whole(size).then(|| size / 1024));
+    let (unit, size) = units.into_iter().zip(divisions).last().unwrap_or(("Mi", mebibytes));
+    format!("{size}{unit}")
 }
 
 /// Whether two statuses differ in nothing but the time of the last heartbeat.
@@ -152,6 +162,24 @@ fn readiness(now: Timestamp, limits: &Limits, health: &Health) -> (bool, &'stati
         }
         Health::Good | Health::TartSilent { .. } => {
             (true, "TartKubeletReady", "the agent runs and tart answers".to_owned())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_told_as_the_api_server_tells_it_back() {
+        for (mebibytes, text) in [
+            (14_336, "14Gi"),
+            (16_384, "16Gi"),
+            (1_048_576, "1Ti"),
+            (15_000, "15000Mi"),
+            (0, "0Mi"),
+        ] {
+            assert_eq!(canonical_mebibytes(mebibytes), text);
         }
     }
 }

@@ -18,6 +18,9 @@ pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
     if !is_enabled(host).await? {
         return Ok(State::Differs("the firewall is off"));
     }
+    if !stale_tables(host).await?.is_empty() {
+        return Ok(State::Differs("an older version's tables are in the main ruleset"));
+    }
     Ok(State::Converged)
 }
 
@@ -38,6 +41,10 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
         return Ok(Applied::Postponed("loading the main ruleset would cut running VMs off"));
     } else {
         host.run(pfctl(&["-f", paths::PF_CONF])).await?;
+    }
+    // Older versions had tables of ours there, which outlive their rules.
+    for table in stale_tables(host).await? {
+        host.run(pfctl(&["-t", table, "-T", "kill"])).await?;
     }
     // Every -E takes a reference that nobody returns: only when it is needed.
     if !is_enabled(host).await? {
@@ -81,6 +88,13 @@ async fn is_loaded(host: &Host<'_>) -> Result<bool, Cause> {
         }
     }
     Ok(true)
+}
+
+/// Our tables in the main ruleset, where none of them belongs.
+async fn stale_tables(host: &Host<'_>) -> Result<Vec<&'static str>, Cause> {
+    let shown = host.run(pfctl(&["-s", "Tables"])).await?.text();
+    let there = |name: &&str| shown.lines().any(|line| line.trim() == *name);
+    Ok(pf::TABLES.iter().map(|(name, _)| *name).filter(there).collect())
 }
 
 async fn is_enabled(host: &Host<'_>) -> Result<bool, Cause> {

@@ -1,18 +1,94 @@
-//! Nothing that ends the graphical session by itself: no sleep, no screen saver, no lock, no
-//! automatic log-out. Without a session no VM starts.
+//! Nothing that ends the graphical session by itself, or the host: no sleep, no screen saver, no
+//! lock, no automatic log-out, no update that restarts it. Without a session no VM starts. And what
+//! VMs need of the host: addresses that are given back soon, and a way to them.
 
-use super::{Applied, Cause, Host, State};
-use crate::Command;
+use super::{Applied, Cause, Host, State, scripts};
+use crate::{Command, Privilege};
 
 /// Energy settings that must be 0, in minutes until something goes to sleep.
 const PMSET: [&str; 3] = ["sleep", "displaysleep", "disksleep"];
 
-/// Preferences that must be 0.
-const PREFERENCES: [(&str, &str); 3] = [
-    ("/Library/Preferences/com.apple.screensaver", "idleTime"),
-    ("/Library/Preferences/com.apple.screensaver", "askForPassword"),
-    ("/Library/Preferences/.GlobalPreferences", "com.apple.autologout.AutoLogOutDelay"),
+/// One preference as it shall be.
+#[derive(Clone, Copy, Debug)]
+struct Preference {
+    whose: Whose,
+    domain: &'static str,
+    key: &'static str,
+    /// What `defaults write` is given.
+    value: &'static [&'static str],
+    /// What `defaults read` prints then, without blanks.
+    shown: &'static str,
+}
+
+/// Whose a preference is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// The host's: root writes it.
+    Host,
+    /// The user's on this host.
+    User,
+}
+
+const SCREENSAVER: &str = "com.apple.screensaver";
+const HOST_SCREENSAVER: &str = "/Library/Preferences/com.apple.screensaver";
+const UPDATES: &str = "/Library/Preferences/com.apple.SoftwareUpdate";
+const VM_ADDRESSES: &str =
+    "/Library/Preferences/SystemConfiguration/com.apple.InternetSharing.default.plist";
+const LOCAL_NETWORK: &str = "com.apple.network.local-network";
+
+/// The networks that VMs and the host's neighbours are in.
+const LOCAL: &[&str] = &["-array", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"];
+const LOCAL_SHOWN: &str = r#"("10.0.0.0/8","172.16.0.0/12","192.168.0.0/16")"#;
+
+/// Every preference. Which programs may talk to the local network is asked by macOS at boot: a
+/// change counts from the next one on. The agent, a daemon, may anyway.
+const PREFERENCES: [Preference; 14] = [
+    zero(Whose::Host, HOST_SCREENSAVER, "idleTime"),
+    zero(Whose::Host, HOST_SCREENSAVER, "askForPassword"),
+    zero(Whose::User, SCREENSAVER, "idleTime"),
+    zero(Whose::User, SCREENSAVER, "askForPassword"),
+    zero(
+        Whose::Host,
+        "/Library/Preferences/.GlobalPreferences",
+        "com.apple.autologout.AutoLogOutDelay",
+    ),
+    off(UPDATES, "AutomaticCheckEnabled"),
+    off(UPDATES, "AutomaticDownload"),
+    off(UPDATES, "AutomaticallyInstallMacOSUpdates"),
+    off(UPDATES, "CriticalUpdateInstall"),
+    off(UPDATES, "ConfigDataInstall"),
+    off("/Library/Preferences/com.apple.commerce", "AutoUpdate"),
+    // A day is the default, and 253 VMs in a day leave no address for the next one.
+    Preference {
+        whose: Whose::Host,
+        domain: VM_ADDRESSES,
+        key: "bootpd",
+        value: &["-dict", "DHCPLeaseTimeSecs", "-int", "600"],
+        shown: "{DHCPLeaseTimeSecs=600;}",
+    },
+    Preference {
+        whose: Whose::Host,
+        domain: LOCAL_NETWORK,
+        key: "AllowedEthernetLocalNetworkAddresses",
+        value: LOCAL,
+        shown: LOCAL_SHOWN,
+    },
+    Preference {
+        whose: Whose::Host,
+        domain: LOCAL_NETWORK,
+        key: "AllowedWiFiLocalNetworkAddresses",
+        value: LOCAL,
+        shown: LOCAL_SHOWN,
+    },
 ];
+
+const fn zero(whose: Whose, domain: &'static str, key: &'static str) -> Preference {
+    Preference { whose, domain, key, value: &["-int", "0"], shown: "0" }
+}
+
+const fn off(domain: &'static str, key: &'static str) -> Preference {
+    Preference { whose: Whose::Host, domain, key, value: &["-bool", "false"], shown: "0" }
+}
 
 /// All settings as one text: a new one must reach hosts.
 pub(super) fn settings_text() -> String {
@@ -23,10 +99,10 @@ pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
     if !never_sleeps(host).await? {
         return Ok(State::Differs("the host may go to sleep"));
     }
-    for (domain, key) in PREFERENCES {
-        if !is_zero(host, domain, key).await? {
-            return Ok(State::Differs("the screen may lock or the user be logged out"));
-        }
+    if !differing(host).await?.is_empty() {
+        return Ok(State::Differs(
+            "a setting would end the session, or leave VMs without addresses",
+        ));
     }
     Ok(State::Converged)
 }
@@ -37,11 +113,13 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
         let argv: Vec<&str> = ["pmset", "-a"].into_iter().chain(settings).collect();
         host.run(Command::root(&argv)).await?;
     }
-    for (domain, key) in PREFERENCES {
-        if !is_zero(host, domain, key).await? {
-            let write = ["defaults", "write", domain, key, "-int", "0"];
-            host.run(Command::root(&write)).await?;
-        }
+    for preference in differing(host).await? {
+        let write = [&["write", preference.domain, preference.key], preference.value].concat();
+        host.run(match preference.whose {
+            Whose::Host => Command::root(&[&["defaults"], &write[..]].concat()),
+            Whose::User => Command::user(&[&["defaults", "-currentHost"], &write[..]].concat()),
+        })
+        .await?;
     }
     Ok(Applied::Done)
 }
@@ -59,9 +137,22 @@ fn setting<'a>(shown: &'a str, key: &str) -> Option<&'a str> {
     })
 }
 
-async fn is_zero(host: &Host<'_>, domain: &str, key: &str) -> Result<bool, Cause> {
-    let output = host.ask(Command::root(&["defaults", "read", domain, key])).await?;
-    Ok(output.success() && output.text().trim() == "0")
+/// The preferences that are not as they shall be; read in one go for each owner.
+async fn differing(host: &Host<'_>) -> Result<Vec<Preference>, Cause> {
+    let mut differing = Vec::new();
+    for (whose, flag, privilege) in
+        [(Whose::Host, "", Privilege::Root), (Whose::User, "-currentHost", Privilege::User)]
+    {
+        let wanted = PREFERENCES.iter().filter(|preference| preference.whose == whose);
+        let wanted: Vec<Preference> = wanted.copied().collect();
+        let names = wanted.iter().flat_map(|preference| [preference.domain, preference.key]);
+        let arguments: Vec<&str> = std::iter::once(flag).chain(names).collect();
+        let read = Command::script(scripts::READ_PREFERENCES, &arguments, privilege);
+        let text = host.run(read).await?.text();
+        let mut found = text.lines();
+        differing.extend(wanted.into_iter().filter(|wanted| found.next() != Some(wanted.shown)));
+    }
+    Ok(differing)
 }
 
 #[cfg(test)]

@@ -11,6 +11,63 @@ pub const STATUS_VMS_RUNNING: i32 = 75;
 /// The status with which [`COUNT_TRY`] says: as often as is safe already.
 pub const STATUS_TRIES_USED_UP: i32 = 75;
 
+/// What is on the command line of the shell that runs each of our commands on a host.
+pub const COMMAND_MARK: &str = "applecart-command";
+
+/// Ends the process group `$1` and all in it: politely, then not.
+pub const END_GROUP: Script = Script {
+    name: "end a command",
+    text: r#"end() {
+  # Without the dashes, some versions of kill read -1234 as -1: every process there is.
+  if [ "$2" -le 1 ]; then return 1; fi
+  sudo -n kill -s "$1" -- "-$2" 2>/dev/null || kill -s "$1" -- "-$2" 2>/dev/null
+}
+end TERM "$1" || exit 0
+sleep 1
+end KILL "$1"
+exit 0
+"#,
+};
+
+/// Ends commands of earlier runs whose connection was lost, so that no two runs work at once. Its
+/// own shell is its parent.
+pub const END_LEFTOVERS: Script = Script {
+    name: "end what earlier runs left",
+    text: r#"end() {
+  # Without the dashes, some versions of kill read -1234 as -1: every process there is.
+  if [ "$2" -le 1 ]; then return 1; fi
+  sudo -n kill -s "$1" -- "-$2" 2>/dev/null || kill -s "$1" -- "-$2" 2>/dev/null
+}
+found=
+for shell in $(pgrep -f '[a]pplecart-command'); do
+  if [ "$shell" != "$PPID" ] && end TERM "$shell"; then found="$found $shell"; fi
+done
+if [ -z "$found" ]; then exit 0; fi
+sleep 1
+for shell in $found; do end KILL "$shell"; done
+exit 0
+"#,
+};
+
+/// Prints preferences, one a line and without blanks; an empty line for one that is not there. `$1`
+/// is `-currentHost` or empty; then come domain and key, again and again.
+pub const READ_PREFERENCES: Script = Script {
+    name: "read preferences",
+    text: r#"set -eu
+host=$1
+shift
+while [ $# -ge 2 ]; do
+  value=$(defaults ${host:+"$host"} read "$1" "$2" 2>/dev/null | tr -d '[:space:]')
+  printf '%s
+' "$value"
+  shift 2
+done
+"#,
+};
+
+/// The scripts that change nothing on a host that is as it shall be.
+pub const LOOKS: [Script; 2] = [END_LEFTOVERS, READ_PREFERENCES];
+
 /// Counts a try of the password whose mark is on stdin, unless it was tried twice since boot.
 ///
 /// The mark is a short digest: it tells two passwords apart and gives none away.
@@ -82,7 +139,8 @@ mod tests {
 
     #[test]
     fn every_script_is_text_that_a_posix_shell_accepts() {
-        for script in [COUNT_TRY, INSTALL_SUDOERS, UNPACK_TART, AGENT_FOLDERS] {
+        let all = [COUNT_TRY, INSTALL_SUDOERS, UNPACK_TART, AGENT_FOLDERS, END_GROUP];
+        for script in all.into_iter().chain(LOOKS) {
             let output =
                 std::process::Command::new("/bin/sh").args(["-n", "-c", script.text]).output();
             assert!(output.unwrap().status.success(), "{script:?}");
@@ -92,6 +150,7 @@ mod tests {
     #[test]
     fn scripts_name_the_same_paths_and_pattern_as_the_code() {
         use crate::steps::paths;
+        assert!(END_LEFTOVERS.text.contains(&COMMAND_MARK[1..]));
         assert!(COUNT_TRY.text.contains(paths::PASSWORD_TRIES));
         assert!(INSTALL_SUDOERS.text.contains(&paths::sudoers(&"u".parse().unwrap())[..15]));
         assert!(

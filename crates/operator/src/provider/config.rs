@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use applecart_api::ids::CrUid;
 use applecart_api::keys::{label, owned};
 use applecart_core::Outcome;
 use applecart_mac::{
@@ -20,6 +19,7 @@ use secrecy::SecretString;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::bootstraps::Place;
 use super::observe::{Turn, chain, fleet};
 use super::{Context, objects};
 use crate::calls::{self, ReadError};
@@ -35,18 +35,13 @@ pub async fn start(context: &Context, turn: &Turn) -> Outcome {
     };
     let object = &turn.seen.object;
     let Some(host) = turn.host().cloned() else { return Outcome::Refused };
-    let work = Work {
-        dial: context.dial.clone(),
-        secrets: Api::namespaced(context.client.clone(), &context.settings.namespace),
-        secret: owned::credentials(&object.name),
-        patience: context.settings.ssh_patience,
-        target,
-        config,
-        jobs: context.jobs.clone(),
-        uid: object.uid.clone(),
-    };
+    let secrets = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let secret = owned::credentials(&object.name);
+    let (dial, patience) = (context.dial.clone(), context.settings.ssh_patience);
     let key = ObjectRef::from_obj(&turn.object);
-    context.jobs.start(&object.uid, key, host, Box::pin(work.run()));
+    context.bootstraps.start(&object.uid, key, host, |place| {
+        Box::pin(Work { dial, secrets, secret, patience, target, config, place }.run())
+    });
     Outcome::Done
 }
 
@@ -86,7 +81,15 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
         cpu: size(turn.object.spec.host_cpu, context.settings.host_cpu),
         memory_mb: size(turn.object.spec.host_memory_mb, context.settings.host_memory_mb),
         max_pods: context.settings.max_pods,
-        kubeconfig: objects::kubeconfig(name, url, &ca, &token),
+        kubelet_version: turn.version.clone(),
+        kubeconfig: objects::Kubeconfig {
+            context: "tart-kubelet",
+            user: &owned::agent(name),
+            url,
+            ca_base64: &ca,
+            token: &token,
+        }
+        .text(),
     };
     let config = HostConfig::new(context.settings.fleet.clone(), per_host)
         .map_err(|error| malformed("the host's configuration", &error))?;
@@ -105,7 +108,7 @@ fn malformed(what: &'static str, error: &dyn std::fmt::Display) -> ReadError {
     ReadError::Malformed { what, why: error.to_string() }
 }
 
-async fn value(
+pub(super) async fn value(
     secrets: &Api<Secret>,
     name: &str,
     what: &'static str,
@@ -114,7 +117,10 @@ async fn value(
     Ok(secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect())
 }
 
-fn field(data: &BTreeMap<String, Vec<u8>>, name: &'static str) -> Result<String, ReadError> {
+pub(super) fn field(
+    data: &BTreeMap<String, Vec<u8>>,
+    name: &'static str,
+) -> Result<String, ReadError> {
     let bytes = data.get(name).filter(|bytes| !bytes.is_empty());
     let bytes = bytes.ok_or_else(|| malformed(name, &"no such key in the Secret"))?;
     String::from_utf8(bytes.clone()).map_err(|_| malformed(name, &"not text"))
@@ -128,8 +134,7 @@ struct Work {
     patience: Duration,
     target: Target,
     config: HostConfig,
-    jobs: super::jobs::Jobs,
-    uid: CrUid,
+    place: Place,
 }
 
 impl Work {
@@ -139,7 +144,7 @@ impl Work {
             self.keep_host_key(&session.host_key).await?;
         }
         let progress = |step: applecart_mac::Progress| {
-            self.jobs.advance(&self.uid, (step.name.to_owned(), step.index, step.total));
+            self.place.advance((step.name.to_owned(), step.index, step.total));
         };
         let report = bootstrap(&*session.mac, &self.config, &progress).await;
         let report = report.map_err(|error| chain(&error))?;
@@ -163,14 +168,21 @@ impl Work {
         }
     }
 
-    /// Pins the key of first contact, before anything is sent to the host.
+    /// Pins the key of first contact, before anything is sent to the host. An API server that does
+    /// not answer is no fault of the host, so it is asked again while there is patience.
     async fn keep_host_key(&self, key: &HostKey) -> Result<(), String> {
+        let give_up = Instant::now() + self.patience;
         let change = json!({"stringData": {owned::HOST_KEY: key.to_string()}});
         let patch = Patch::Merge(&change);
         let how = PatchParams::default();
-        match calls::write(self.secrets.patch(&self.secret, &how, &patch)).await {
-            Outcome::Done => Ok(()),
-            outcome => Err(format!("could not keep the host key: {outcome:?}")),
+        loop {
+            match calls::write(self.secrets.patch(&self.secret, &how, &patch)).await {
+                Outcome::Done => return Ok(()),
+                Outcome::Unknown if Instant::now() < give_up => {
+                    tokio::time::sleep(self.patience / TRIES).await;
+                }
+                outcome => return Err(format!("could not keep the host key: {outcome:?}")),
+            }
         }
     }
 }

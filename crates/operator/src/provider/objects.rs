@@ -1,6 +1,6 @@
 //! The objects in Kubernetes that belong to one machine: their names, labels and content. No I/O.
 
-use applecart_api::keys::{label, owned};
+use applecart_api::keys::{label, of_cluster, owned};
 use applecart_core::machine::Identity;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
@@ -67,18 +67,51 @@ pub fn credentials(machine: &str, user: &str, password: &SecretString) -> Value 
     })
 }
 
-/// The agent's kubeconfig, in the form that running fleets have.
-pub fn kubeconfig(machine: &str, url: &str, ca_base64: &str, token: &SecretString) -> SecretString {
-    let user = owned::agent(machine);
-    let token = token.expose_secret();
-    format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: tart-kubelet\n\
-         clusters:\n- name: cluster\n  cluster:\n    server: {url}\n    \
-         certificate-authority-data: {ca_base64}\n\
-         contexts:\n- name: tart-kubelet\n  context:\n    cluster: cluster\n    user: {user}\n\
-         users:\n- name: {user}\n  user:\n    token: {token}\n"
-    )
-    .into()
+/// A kubeconfig, in the form that running fleets have.
+pub struct Kubeconfig<'a> {
+    /// Name of its context.
+    pub context: &'a str,
+    /// Name of its user.
+    pub user: &'a str,
+    /// Where the API server answers.
+    pub url: &'a str,
+    /// Who signed its certificate, in PEM, base64.
+    pub ca_base64: &'a str,
+    /// Who one is.
+    pub token: &'a SecretString,
+}
+
+impl Kubeconfig<'_> {
+    /// Its text.
+    pub fn text(&self) -> SecretString {
+        let Self { context, user, url, ca_base64, token } = self;
+        let token = token.expose_secret();
+        format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: {context}\n\
+             clusters:\n- name: cluster\n  cluster:\n    server: {url}\n    \
+             certificate-authority-data: {ca_base64}\n\
+             contexts:\n- name: {context}\n  context:\n    cluster: cluster\n    user: {user}\n\
+             users:\n- name: {user}\n  user:\n    token: {token}\n"
+        )
+        .into()
+    }
+}
+
+/// A Secret that Cluster API wants of a Cluster, with its one value.
+pub fn of_cluster(cluster: &str, name: &str, value: &SecretString) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": of_cluster::TYPE,
+        "metadata": {
+            "name": name,
+            "labels": {
+                label::MANAGED_BY: label::MANAGED_BY_PROVIDER,
+                label::CLUSTER_NAME: cluster,
+            },
+        },
+        "stringData": {of_cluster::VALUE: value.expose_secret()},
+    })
 }
 
 #[cfg(test)]
@@ -88,9 +121,15 @@ mod tests {
     #[test]
     fn a_kubeconfig_has_the_form_that_running_fleets_have() {
         let token = SecretString::from("t0ken");
-        let written = kubeconfig("mac-1", "https://api.example:6443", "Q0E=", &token);
+        let written = Kubeconfig {
+            context: "tart-kubelet",
+            user: "tart-kubelet-mac-1",
+            url: "https://api.example:6443",
+            ca_base64: "Q0E=",
+            token: &token,
+        };
         assert_eq!(
-            written.expose_secret(),
+            written.text().expose_secret(),
             "apiVersion: v1
 kind: Config
 current-context: tart-kubelet

@@ -7,15 +7,16 @@ use applecart_api::cluster_api::{Cluster, GROUP, Machine};
 use applecart_api::condition::is_true;
 use applecart_api::ids::{CrUid, ProviderId, ServerId, Zone};
 use applecart_api::keys::{annotation, finalizer, label, lease as key, owned};
-use applecart_api::machine::ScalewayAppleSiliconMachine;
+use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineSpec};
 use applecart_api::name_class::{Marker, NameClass};
 use applecart_core::machine::{
-    Bound, Candidate, Candidates, Credentials, Guest, Host, HostRead, HostState, Identity, Image,
-    Images, Job, Lease, Node, Object, Observed, Pause, Release,
+    Bootstrap, Bound, Candidate, Candidates, Credentials, Guest, Host, HostRead, HostState,
+    Identity, Image, Images, Lease, Node, Object, Observed, Pause, Release,
 };
 use applecart_scaleway::{ErrorKind, Os, Server, ServerStatus};
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease as StoredLease;
-use k8s_openapi::api::core::v1::{Node as StoredNode, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{Node as StoredNode, NodeCondition, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
@@ -32,6 +33,10 @@ pub struct Turn {
     pub object: ScalewayAppleSiliconMachine,
     /// Its zone.
     pub zone: Zone,
+    /// Version that the Node is to report: the object's own, else its Machine's.
+    pub version: Option<String>,
+    /// When this turn read the host from Scaleway, if it did.
+    pub read_at: Option<Timestamp>,
     /// User and password that this turn's read of the host carried.
     pub login: Option<(String, SecretString)>,
 }
@@ -48,9 +53,11 @@ pub async fn observe(
         return Ok(None);
     };
     let uid: CrUid = parse("the object's UID", &object.uid().unwrap_or_default())?;
-    let zone = object.spec.zone().map_err(|error| malformed("spec.zone", &error))?;
     let owners = owners(context, &object).await?;
-    let observed = facts(context, &object, uid.clone(), zone.clone(), &owners)?;
+    let observed = facts(context, &object, uid.clone(), &owners);
+    let zone = observed.zone.clone();
+    let asked = object.spec.kubelet_version.clone().filter(|version| !version.is_empty());
+    let version = asked.or_else(|| owners.machine.and_then(|machine| machine.spec.version));
     let mut turn = Turn {
         seen: Observed {
             object: observed,
@@ -61,11 +68,13 @@ pub async fn observe(
             identity: vec![],
             node: None,
             guests: vec![],
-            job: context.jobs.of(&uid),
+            bootstrap: context.bootstraps.of(&uid),
             trouble: context.troubles.of(uid.as_str()),
         },
         object,
         zone,
+        version,
+        read_at: None,
         login: None,
     };
     if is_quiet(&turn.seen) {
@@ -140,13 +149,14 @@ fn machine_owner(object: &ScalewayAppleSiliconMachine) -> Option<&str> {
     owners.iter().find(|o| is_machine(&o.api_version, &o.kind)).map(|owner| owner.name.as_str())
 }
 
+/// What of the spec cannot be understood is told and waited for, and never in the way of a
+/// deletion.
 fn facts(
     context: &Context,
     object: &ScalewayAppleSiliconMachine,
     uid: CrUid,
-    zone: Zone,
     owners: &Owners,
-) -> Result<Object, ReadError> {
+) -> Object {
     let has = |name: &str| object.annotations().contains_key(name);
     let cluster_paused = owners.cluster.as_ref().is_some_and(|c| c.spec.paused == Some(true));
     let paused = if cluster_paused {
@@ -155,11 +165,21 @@ fn facts(
         has(annotation::PAUSED).then_some(Pause::Annotation)
     };
     let given = object.spec.adopt_pool_prefix.clone().filter(|prefix| !prefix.is_empty());
-    let provider_id = match &object.spec.provider_id {
-        Some(text) if !text.is_empty() => Some(parse::<ProviderId>("spec.providerID", text)?),
-        _ => None,
-    };
-    Ok(Object {
+    let mut complaint = None;
+    let text = object.spec.provider_id.as_deref().filter(|text| !text.is_empty());
+    let provider_id = text.and_then(|text| match text.parse::<ProviderId>() {
+        Ok(id) => Some(id),
+        Err(error) => {
+            complaint = Some(format!("a spec.providerID that can be read: {error}"));
+            None
+        }
+    });
+    let zone = object.spec.zone().unwrap_or_else(|error| {
+        complaint = Some(format!("a spec.zone that can be read: {error}"));
+        let known = provider_id.as_ref().map(|id| id.zone.clone());
+        known.unwrap_or_else(ScalewayAppleSiliconMachineSpec::default_zone)
+    });
+    Object {
         name: object.name_any(),
         uid,
         generation: object.metadata.generation,
@@ -168,7 +188,7 @@ fn facts(
         deleted_for_move: has(annotation::DELETE_FOR_MOVE),
         owned_by_machine: machine_owner(object).is_some(),
         paused,
-        waiting_for: waiting_for(owners),
+        waiting_for: complaint.or_else(|| waiting_for(owners)),
         drain_timeout: drain_timeout(context, owners.machine.as_ref()),
         pool_prefix: given.or_else(|| context.settings.default_pool_prefix.clone()),
         zone,
@@ -176,7 +196,7 @@ fn facts(
         os: object.spec.os_pin(),
         provider_id,
         status: object.status.clone().unwrap_or_default(),
-    })
+    }
 }
 
 fn waiting_for(owners: &Owners) -> Option<String> {
@@ -215,11 +235,9 @@ async fn bind(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     }
     let object = &turn.seen.object;
     let stored = object.status.server_id.as_deref().filter(|id| !id.is_empty());
-    let known = match (stored, &object.provider_id) {
-        (Some(id), _) => Some(parse::<ServerId>("status.serverID", id)?),
-        (None, Some(provider_id)) => Some(provider_id.server.clone()),
-        (None, None) => None,
-    };
+    // A status that cannot be read is one that was lost: the host is found by other ways.
+    let stored = stored.and_then(|id| id.parse::<ServerId>().ok());
+    let known = stored.or_else(|| object.provider_id.as_ref().map(|id| id.server.clone()));
     if let Some(server) = known {
         let (all, name) = (all_leases(context), key::name(&server));
         let lease = calls::read("the host's Lease", all.get_opt(&name)).await?;
@@ -288,11 +306,13 @@ async fn read_bound(
     lease: Lease,
 ) -> Result<(), ReadError> {
     let living = turn.seen.object.deleting_since.is_none();
-    let running = context.jobs.host(&turn.seen.object.uid).filter(|host| host.id == server);
+    let running = context.bootstraps.host(&turn.seen.object.uid).filter(|host| host.id == server);
     if let Some(host) = running.filter(|_| living) {
         turn.seen.bound = Bound::To { server, lease, host: HostRead::Seen(host) };
         return Ok(());
     }
+    // Before the call: what it tells is at least as new.
+    turn.read_at = Some(context.clock.now());
     let host = match context.scaleway.server(&turn.zone, &server).await {
         Ok(read) => {
             let user = read.ssh_username.clone().unwrap_or_else(|| "m1".to_owned());
@@ -370,7 +390,7 @@ async fn surroundings(context: &Context, turn: &mut Turn) -> Result<(), ReadErro
         turn.seen.images = images(context, turn).await;
     }
     let settled = is_true(&turn.seen.object.status.conditions, "Bootstrapped");
-    if deleting || (!settled && turn.seen.job == Job::None) {
+    if deleting || (!settled && turn.seen.bootstrap == Bootstrap::None) {
         secrets(context, turn).await?;
     }
     Ok(())
@@ -405,13 +425,24 @@ async fn node(context: &Context, name: &str) -> Result<Option<Node>, ReadError> 
         provider_id: node.spec.as_ref().and_then(|spec| spec.provider_id.clone()),
         cordoned: node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true)),
         ready: is_node_ready(&node),
+        silent_since: silent_since(&node),
     }))
+}
+
+/// Since when a Node's agent has not said that it is well.
+fn silent_since(node: &StoredNode) -> Option<Timestamp> {
+    let ready = ready_condition(node)?;
+    ready.last_transition_time.as_ref().filter(|_| ready.status != "True").map(|time| time.0)
+}
+
+fn ready_condition(node: &StoredNode) -> Option<&NodeCondition> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == "Ready")
 }
 
 /// Whether a Node's agent says that it is well.
 pub fn is_node_ready(node: &StoredNode) -> bool {
-    let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
+    ready_condition(node).is_some_and(|ready| ready.status == "True")
 }
 
 async fn guests(context: &Context, node: &str) -> Result<Vec<Guest>, ReadError> {

@@ -28,7 +28,7 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         Action::RecordBootstrap(status) => {
             let outcome = write_status(context, turn, status).await;
             if outcome == Outcome::Done {
-                context.jobs.stop(&turn.seen.object.uid);
+                context.bootstraps.stop(&turn.seen.object.uid);
             }
             outcome
         }
@@ -61,7 +61,7 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         Action::DeleteIdentity(part) => delete_identity(context, turn, *part).await,
         Action::StartBootstrap(_) => config::start(context, turn).await,
         Action::StopBootstrap => {
-            context.jobs.stop(&turn.seen.object.uid);
+            context.bootstraps.stop(&turn.seen.object.uid);
             Outcome::Done
         }
         Action::Cordon { uid } => cordon(context, turn, uid).await,

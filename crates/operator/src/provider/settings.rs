@@ -10,12 +10,17 @@ use applecart_mac::FleetWide;
 pub struct Settings {
     /// Namespace of Secrets and Leases.
     pub namespace: String,
+    /// The only namespace whose objects are looked at; all of them if `None`.
+    pub watch_namespace: Option<String>,
     /// Pool for objects that name none.
     pub default_pool_prefix: Option<String>,
     /// Where Macs reach the API server.
     pub api_server_url: String,
     /// `ClusterRole` that each agent is bound to.
     pub agent_role: String,
+    /// Secret with the token by which Cluster API reaches the Nodes; without it, somebody else
+    /// gives each Cluster its kubeconfig.
+    pub remote_token: Option<String>,
     /// CPU cores that a Node advertises, unless its object says otherwise.
     pub host_cpu: u32,
     /// Memory in MiB that a Node advertises, unless its object says otherwise.
@@ -30,6 +35,8 @@ pub struct Settings {
     pub ssh_patience: Duration,
     /// How old a list of a zone may be.
     pub list_fresh: Duration,
+    /// Machines that take a turn at once: each mostly waits for an answer, none for a Mac.
+    pub concurrent_turns: u16,
     /// Waits and patience of a Machine.
     pub limits: Limits,
     /// What is the same on every Mac.

@@ -17,27 +17,24 @@ use kube::{Api, ResourceExt};
 
 use super::observe::{chain, is_node_ready};
 use super::turn::turn;
-use super::{Context, jobs};
+use super::{Context, bootstraps};
 use crate::calls::ReadError;
 
-/// Turns at once: each mostly waits for an answer, and none waits for a Mac.
-const CONCURRENT_TURNS: u16 = 32;
-
 /// Runs all Machines until dropped.
-pub async fn machines(context: Arc<Context>, woken: BoxStream<'static, jobs::Key>) {
+pub async fn machines(context: Arc<Context>, woken: BoxStream<'static, bootstraps::Key>) {
     let client = context.client.clone();
     let everything = watcher::Config::default();
-    let all: Api<ScalewayAppleSiliconMachine> = Api::all(client.clone());
+    let all = context.watched::<ScalewayAppleSiliconMachine>();
     let controller = Controller::new(all, everything.clone())
-        .with_config(Config::default().concurrency(CONCURRENT_TURNS));
+        .with_config(Config::default().concurrency(context.settings.concurrent_turns));
     let by_node = controller.store();
     let by_cluster = controller.store();
     controller
-        .watches(Api::<Machine>::all(client.clone()), everything.clone(), |machine| {
+        .watches(context.watched::<Machine>(), everything.clone(), |machine| {
             let namespace = machine.namespace().unwrap_or_default();
             [ObjectRef::new(&machine.name_any()).within(&namespace)]
         })
-        .watches(Api::<Cluster>::all(client.clone()), everything, move |cluster| {
+        .watches(context.watched::<Cluster>(), everything, move |cluster| {
             of_cluster(&by_cluster, &cluster)
         })
         .reconcile_on(of_nodes(client, by_node))

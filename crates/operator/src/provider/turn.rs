@@ -1,10 +1,12 @@
 //! One turn: observe, decide, perform one effect, tell, and say when to look again.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::Outcome;
 use applecart_core::machine::{Action, Decision, decide};
+use jiff::Timestamp;
 use kube::runtime::controller::Action as Wake;
 use kube::{Resource, ResourceExt};
 
@@ -13,21 +15,30 @@ use super::observe::{Turn, observe};
 use super::perform::perform;
 use crate::calls::ReadError;
 
+/// How old an ownership read may be when a host is renamed or wiped because of it.
+const FRESH: Duration = Duration::from_secs(10);
+
 /// Runs one turn for the object.
 pub async fn turn(
     object: Arc<ScalewayAppleSiliconMachine>,
     context: Arc<Context>,
 ) -> Result<Wake, ReadError> {
     let namespace = object.namespace().unwrap_or_default();
-    let Some(turn) = observe(&context, &namespace, &object.name_any()).await? else {
+    let name = object.name_any();
+    let Some(turn) = Box::pin(observe(&context, &namespace, &name)).await? else {
         forget(&context, &object);
-        return Ok(Wake::await_change());
+        // Gone, or a read behind the times: then nothing else would ever bring us back.
+        return Ok(Wake::requeue(context.settings.limits.look));
     };
     let decision = decide(context.clock.now(), &turn.seen, &context.settings.limits);
     let Some(action) = &decision.action else {
         return Ok(decision.wake.map_or_else(Wake::await_change, Wake::requeue));
     };
-    let outcome = perform(&context, &turn, action).await;
+    let outcome = if action.changes_host() && !is_fresh(&turn, context.clock.now()) {
+        Outcome::Refused
+    } else {
+        perform(&context, &turn, action).await
+    };
     tracing::info!(
         object = %turn.seen.object.name,
         action = action.describe(),
@@ -45,6 +56,11 @@ pub async fn turn(
     Ok(Wake::requeue(again))
 }
 
+fn is_fresh(turn: &Turn, now: Timestamp) -> bool {
+    let age = turn.read_at.and_then(|at| Duration::try_from(now.duration_since(at)).ok());
+    age.is_some_and(|age| age < FRESH)
+}
+
 /// Save, then tell: an Event for each reason that a stored status gives for the first time.
 async fn tell(context: &Context, turn: &Turn, action: &Action, decision: &Decision) {
     let (Action::WriteStatus(status) | Action::RecordBootstrap(status)) = action else { return };
@@ -60,6 +76,6 @@ fn forget(context: &Context, object: &ScalewayAppleSiliconMachine) {
     let Some(uid) = object.uid() else { return };
     context.troubles.clear(&uid);
     if let Ok(uid) = uid.parse() {
-        context.jobs.stop(&uid);
+        context.bootstraps.stop(&uid);
     }
 }

@@ -1,13 +1,15 @@
 //! When to look again: after a change, or when asked to; at most once a period.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::FutureExt;
 use futures::stream::{BoxStream, SelectAll, StreamExt};
-use kube::Api;
 use kube::api::DynamicObject;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
 
 /// Look again after so many periods, whatever the watches say: the net under a missed event. With
 /// a period of a second, the ten minutes of the real one.
@@ -40,17 +42,44 @@ impl Pace {
 }
 
 fn changes(api: Api<DynamicObject>) -> BoxStream<'static, ()> {
+    let mut known: BTreeMap<String, Value> = BTreeMap::new();
     watch(api, watcher::Config::default())
         .default_backoff()
-        .filter_map(|event| async move {
-            match event {
-                Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone) => Some(()),
+        .filter_map(move |event| {
+            let told = match event {
+                Ok(Event::Apply(object)) => {
+                    let uid = object.uid().unwrap_or_default();
+                    let facts = without_heartbeats(object);
+                    let before = known.insert(uid, facts.clone());
+                    (before != Some(facts)).then_some(())
+                }
+                Ok(Event::Delete(object)) => {
+                    known.remove(&object.uid().unwrap_or_default());
+                    Some(())
+                }
+                Ok(Event::InitDone) => Some(()),
                 Ok(Event::Init | Event::InitApply(_)) => None,
                 Err(error) => {
                     tracing::debug!(%error, "a watch broke and starts again");
                     None
                 }
-            }
+            };
+            std::future::ready(told)
         })
         .boxed()
+}
+
+/// The object without what an agent writes only to say that it lives.
+fn without_heartbeats(object: DynamicObject) -> Value {
+    let mut metadata = object.metadata;
+    metadata.resource_version = None;
+    metadata.managed_fields = None;
+    let mut data = object.data;
+    let conditions = data.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+    for condition in conditions.into_iter().flatten() {
+        if let Some(fields) = condition.as_object_mut() {
+            fields.remove("lastHeartbeatTime");
+        }
+    }
+    json!([metadata, data])
 }

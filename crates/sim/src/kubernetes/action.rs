@@ -4,12 +4,14 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::auth::Identity;
-use super::refusal::Refusal;
+use super::refusal::{Fault, Refusal};
 use super::request::Options;
 use super::selector::Selector;
 use super::state::{Ask, State, stamp};
 use super::store::{ObjectKey, uid_of};
 
+/// Whom a token is for when nobody says.
+const AUDIENCE: &str = "https://kubernetes.default.svc";
 /// How long a token lives when nobody says.
 const TOKEN_SECONDS: i64 = 3_600;
 
@@ -21,7 +23,19 @@ impl State {
         match subresource {
             "binding" => self.bind(ask, &key, &object, body),
             "eviction" => self.evict(ask, &key, &object, body),
-            "token" => Ok(self.request_token(ask, &key, &object, body)),
+            "token" => {
+                let short = body["spec"]["expirationSeconds"].as_i64().is_some_and(|s| s < 600);
+                if short {
+                    let why = "may not specify a duration less than 10 minutes";
+                    let value = &body["spec"]["expirationSeconds"];
+                    let fault = Fault::invalid("spec.expirationSeconds", value, why);
+                    let mut refusal = Refusal::invalid(ask.kind(), "", &[fault]);
+                    refusal.details["kind"] = json!("TokenRequest");
+                    refusal.details["group"] = json!("authentication.k8s.io");
+                    return Err(refusal);
+                }
+                Ok(self.request_token(ask, &key, &object, body))
+            }
             _ => Err(Refusal::method_not_allowed()),
         }
     }
@@ -130,11 +144,12 @@ impl State {
         bound_to.extend(body["spec"]["boundObjectRef"]["uid"].as_str().map(str::to_owned));
         let identity = Identity::service_account(&key.namespace, &key.name);
         self.tokens.grant(token.clone(), identity, Some(expires), bound_to);
+        let audiences = body["spec"]["audiences"].as_array().cloned();
+        let audiences = audiences.unwrap_or_else(|| vec![json!(AUDIENCE)]);
         json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "metadata": {"name": key.name, "namespace": key.namespace,
                 "creationTimestamp": stamp(ask.now)},
-            "spec": {"audiences": body["spec"]["audiences"].as_array().cloned().unwrap_or_default(),
-                "expirationSeconds": seconds},
+            "spec": {"audiences": audiences, "expirationSeconds": seconds},
             "status": {"token": token, "expirationTimestamp": stamp(expires)}})
     }
 }

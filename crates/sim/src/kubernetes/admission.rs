@@ -41,8 +41,17 @@ pub(crate) fn on_update(kind: &Kind, part: Part, old: &Value, new: &mut Value) -
     match (kind.nature, part) {
         (Nature::Secret, _) => {
             encode_strings(new);
+            if new["data"].as_object().is_some_and(serde_json::Map::is_empty) {
+                remove(new, "data");
+            }
             let same = old["type"] == new["type"];
             (!same).then(|| Fault::invalid("type", &new["type"], "field is immutable"))
+        }
+        (Nature::Pod, Part::Status) => {
+            if !old["status"]["qosClass"].is_null() {
+                new["status"]["qosClass"] = old["status"]["qosClass"].clone();
+            }
+            None
         }
         (Nature::Pod, Part::Whole) => {
             pod_defaults(new);
@@ -66,6 +75,13 @@ fn fill(object: &mut Value, field: &str, default: Value) {
 
 fn new_pod(pod: &mut Value) {
     pod_defaults(pod);
+    let spec = &mut pod["spec"];
+    fill(spec, "serviceAccountName", json!("default"));
+    let account = spec["serviceAccountName"].clone();
+    fill(spec, "serviceAccount", account);
+    fill(spec, "priority", json!(0));
+    fill(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
+    tolerate(spec);
     pod["status"] = json!({"phase": "Pending", "qosClass": "BestEffort"});
 }
 
@@ -75,7 +91,41 @@ fn pod_defaults(pod: &mut Value) {
     fill(spec, "terminationGracePeriodSeconds", json!(30));
     fill(spec, "dnsPolicy", json!("ClusterFirst"));
     fill(spec, "schedulerName", json!("default-scheduler"));
-    fill(spec, "serviceAccountName", json!("default"));
+    fill(spec, "enableServiceLinks", json!(true));
+    fill(spec, "securityContext", json!({}));
+    for list in ["containers", "initContainers"] {
+        for container in spec[list].as_array_mut().into_iter().flatten() {
+            container_defaults(container);
+        }
+    }
+}
+
+fn container_defaults(container: &mut Value) {
+    let image = container["image"].as_str().unwrap_or_default();
+    let name = image.rsplit('/').next().unwrap_or_default();
+    let latest = !name.contains([':', '@']) || name.ends_with(":latest");
+    let policy = if latest { "Always" } else { "IfNotPresent" };
+    fill(container, "imagePullPolicy", json!(policy));
+    fill(container, "resources", json!({}));
+    fill(container, "terminationMessagePath", json!("/dev/termination-log"));
+    fill(container, "terminationMessagePolicy", json!("File"));
+}
+
+/// A Pod stays five minutes on a Node that is not well, unless it says otherwise.
+fn tolerate(spec: &mut Value) {
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let known = spec["tolerations"].as_array().into_iter().flatten();
+        let covers = |toleration: &Value| toleration["key"].is_null() || toleration["key"] == key;
+        if known.into_iter().any(covers) {
+            continue;
+        }
+        let toleration = json!({"key": key, "operator": "Exists", "effect": "NoExecute",
+            "tolerationSeconds": 300});
+        match spec["tolerations"].as_array_mut() {
+            Some(tolerations) => tolerations.push(toleration),
+            None => spec["tolerations"] = json!([toleration]),
+        }
+    }
 }
 
 /// A Pod's specification is fixed, but for a few fields.
@@ -95,7 +145,10 @@ fn frozen_pod(old: &Value, new: &Value) -> Option<Fault> {
     let why = "pod updates may not change fields other than `spec.containers[*].image`, \
                `spec.initContainers[*].image`, `spec.activeDeadlineSeconds`, `spec.tolerations` \
                (only additions to existing tolerations), `spec.terminationGracePeriodSeconds`";
-    (fixed(old) != fixed(new)).then(|| Fault::forbidden("spec", why))
+    let kept = |pod: &Value| pod["spec"]["tolerations"].as_array().cloned().unwrap_or_default();
+    let new_tolerations = kept(new);
+    let dropped = kept(old).iter().any(|toleration| !new_tolerations.contains(toleration));
+    (dropped || fixed(old) != fixed(new)).then(|| Fault::forbidden("spec", why))
 }
 
 /// A Secret's `stringData` becomes `data`.

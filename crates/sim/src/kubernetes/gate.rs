@@ -2,8 +2,10 @@
 //! where a crash happens.
 
 use std::fmt;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
+use serde_json::Value;
 
 use super::auth::Identity;
 use super::refusal::Refusal;
@@ -55,6 +57,8 @@ impl fmt::Display for Verb {
 /// One request for objects, as the gate sees it.
 #[derive(Clone, Debug)]
 pub struct Call {
+    /// Its number: no two calls of a server have the same.
+    pub number: u64,
     /// Who asks.
     pub who: Identity,
     /// What for.
@@ -67,6 +71,8 @@ pub struct Call {
     pub name: Option<String>,
     /// `status`, `scale`, `eviction` …
     pub subresource: Option<String>,
+    /// Whether the write names the version or the uid that it is meant for.
+    pub conditional: bool,
 }
 
 impl fmt::Display for Call {
@@ -95,10 +101,41 @@ pub enum Verdict {
     HangBefore,
     /// It is performed, and no answer ever comes.
     HangAfter,
+    /// It is answered at once with a time-out of the server's own, and performed this much later.
+    Late(Duration),
+    /// A read that does not see what happened within this time. A write is performed as ever.
+    Stale(Duration),
+}
+
+/// What becomes of one event of a watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// It arrives.
+    Pass,
+    /// It never arrives; the watch ends with a 410 when its time is up, so that a client lists
+    /// again.
+    Drop,
+    /// It arrives twice.
+    Twice,
+    /// Nothing arrives for so long; then only what came of it all.
+    Coalesce(Duration),
+    /// The connection ends before it.
+    Cut,
+    /// The server says that the history is gone (410) instead of it.
+    Gone,
 }
 
 /// Decides what becomes of each call. Reads pass it too; [`Verb::mutates`] tells them apart.
 pub trait Gate: Send + Sync {
     /// Called once for each request, before it is performed. May take its time.
     fn pass<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Verdict>;
+
+    /// Called once for each request that was performed or refused, with the answer's HTTP code;
+    /// no lock is held.
+    fn answered(&self, _: &Call, _code: u16) {}
+
+    /// Called once for each event of a watch, before it is delivered.
+    fn deliver(&self, _: &Call, _event: &str, _object: &Value) -> Delivery {
+        Delivery::Pass
+    }
 }

@@ -113,6 +113,11 @@ pub(crate) enum StatusRule {
 }
 
 impl Kind {
+    /// Whether a PUT of an object that is not there makes it.
+    pub fn is_put_to_create(&self) -> bool {
+        self.group == "rbac.authorization.k8s.io" || self.group == "coordination.k8s.io"
+    }
+
     /// A built-in kind, with what its Rust type tells about it.
     pub fn built_in<T>(singular: &str) -> Self
     where

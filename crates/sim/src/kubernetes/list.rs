@@ -11,6 +11,17 @@ use super::state::{Ask, State};
 use super::store::ObjectKey;
 use super::view::View;
 
+/// The version that a page which goes on from another one speaks of.
+pub(super) fn page_version(ask: &Ask) -> Option<u64> {
+    read_token(ask.options.continue_from.as_deref()?)?["v"].as_u64()
+}
+
+/// What a continue token says.
+fn read_token(token: &str) -> Option<Value> {
+    let bytes = URL_SAFE_NO_PAD.decode(token).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
 /// An object and where it is: its namespace and its name.
 type Placed<'a> = (&'a (String, String), &'a Arc<Value>);
 
@@ -38,7 +49,10 @@ impl State {
         if let (Some((last, _)), true) = (page.last(), rest > 0) {
             let token = json!({"v": version, "ns": last.0, "n": last.1}).to_string();
             list["continue"] = json!(URL_SAFE_NO_PAD.encode(token));
-            list["remainingItemCount"] = json!(rest);
+            // Nobody counts on what a selector would leave out.
+            if ask.options.selector.is_empty() {
+                list["remainingItemCount"] = json!(rest);
+            }
         }
         let objects: Vec<Arc<Value>> = page.into_iter().map(|(_, object)| object.clone()).collect();
         Ok(view.many(ask.kind(), ask.target.version, &objects, &list, ask.now))
@@ -75,11 +89,8 @@ impl State {
         let Some(token) = &ask.options.continue_from else {
             return Ok((self.store.version(), None));
         };
-        let token = URL_SAFE_NO_PAD
-            .decode(token)
-            .ok()
-            .and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok())
-            .ok_or_else(|| Refusal::bad_request("continue key is not valid"))?;
+        let token =
+            read_token(token).ok_or_else(|| Refusal::bad_request("continue key is not valid"))?;
         let text = |field: &str| token[field].as_str().unwrap_or_default().to_owned();
         let version = token["v"].as_u64().unwrap_or_default();
         let forgotten =

@@ -46,6 +46,40 @@ fn is_dns_label(part: &str) -> bool {
         && bytes.iter().all(|b| alphanumeric(b) || *b == b'-')
 }
 
+/// What is wrong with an object's metadata.
+pub(crate) fn check_metadata(metadata: &Value) -> Vec<Fault> {
+    let mut faults = check_labels(&metadata["labels"]);
+    let why = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start \
+               and end with an alphanumeric character";
+    for key in metadata["annotations"].as_object().into_iter().flatten().map(|(key, _)| key) {
+        if !is_qualified(&key.to_lowercase()) {
+            faults.push(Fault::invalid("metadata.annotations", &json!(key), why));
+        }
+    }
+    for name in metadata["finalizers"].as_array().into_iter().flatten() {
+        if !name.as_str().is_some_and(is_qualified) {
+            faults.push(Fault::invalid("metadata.finalizers", name, why));
+        }
+    }
+    for owner in metadata["ownerReferences"].as_array().into_iter().flatten() {
+        for field in ["apiVersion", "kind", "name", "uid"] {
+            if owner[field].as_str().is_none_or(str::is_empty) {
+                let field = format!("metadata.ownerReferences.{field}");
+                faults.push(Fault::invalid(field, &json!(""), "must not be empty"));
+            }
+        }
+    }
+    faults
+}
+
+/// A name that may have a DNS name before it.
+fn is_qualified(key: &str) -> bool {
+    let (prefix, name) = key.split_once('/').map_or((None, key), |(p, name)| (Some(p), name));
+    prefix.is_none_or(|prefix| prefix.split('.').all(is_dns_label))
+        && !name.is_empty()
+        && is_label(name)
+}
+
 /// What is wrong with an object's labels.
 pub(crate) fn check_labels(labels: &Value) -> Vec<Fault> {
     let labels = labels.as_object().into_iter().flatten();

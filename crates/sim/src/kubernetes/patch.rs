@@ -15,7 +15,7 @@ pub(crate) enum Patch {
     Json(Vec<PatchOperation>),
     /// Kubernetes' own merge, with lists that have keys.
     Strategic(Value),
-    /// Server-side apply: merged by the same keys, or created; fields that are left out stay.
+    /// Server-side apply: the fields of one owner; see `apply`.
     Apply(Value),
 }
 
@@ -25,7 +25,13 @@ impl Patch {
         let media = content_type.split(';').next().unwrap_or_default().trim();
         match media {
             "application/merge-patch+json" => Ok(Self::Merge(read(body)?)),
-            "application/json-patch+json" => Ok(Self::Json(read(body)?)),
+            "application/json-patch+json" => {
+                let operations: Value = read(body)?;
+                if !operations.is_array() {
+                    return Err(Refusal::bad_request("error decoding patch: not a list"));
+                }
+                serde_json::from_value(operations).map(Self::Json).map_err(|error| rejected(&error))
+            }
             "application/strategic-merge-patch+json" => Ok(Self::Strategic(read(body)?)),
             "application/apply-patch+yaml" => Ok(Self::Apply(read(body)?)),
             other => Err(Refusal::unsupported_media(format!(
@@ -42,13 +48,10 @@ impl Patch {
         match self {
             Self::Merge(patch) => json_patch::merge(&mut patched, patch),
             Self::Json(operations) => {
-                json_patch::patch(&mut patched, operations).map_err(|error| {
-                    Refusal::new(
-                        422,
-                        "Invalid",
-                        format!("the server rejected our request: {error}"),
-                    )
-                })?;
+                for operation in operations {
+                    let one = [lenient(&patched, operation)];
+                    json_patch::patch(&mut patched, &one).map_err(|error| rejected(&error))?;
+                }
             }
             Self::Strategic(patch) | Self::Apply(patch) => {
                 patched = merge(Some(patched), patch, "", schema);
@@ -58,13 +61,31 @@ impl Patch {
     }
 }
 
+/// A patch that can be read and not be done.
+fn rejected(error: &dyn std::error::Error) -> Refusal {
+    let message =
+        format!("the server rejected our request due to an error in our request: {error}");
+    Refusal { details: serde_json::json!({}), ..Refusal::new(422, "Invalid", message) }
+}
+
+/// The real server replaces what is not there by adding it.
+fn lenient(object: &Value, operation: &PatchOperation) -> PatchOperation {
+    match operation {
+        PatchOperation::Replace(replace) if object.pointer(replace.path.as_str()).is_none() => {
+            let (path, value) = (replace.path.clone(), replace.value.clone());
+            PatchOperation::Add(json_patch::AddOperation { path, value })
+        }
+        other => other.clone(),
+    }
+}
+
 fn read<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     serde_json::from_slice(body)
         .map_err(|error| Refusal::bad_request(format!("error decoding patch: {error}")))
 }
 
 /// How a list is merged.
-enum ListMerge<'a> {
+pub(super) enum ListMerge<'a> {
     Replace,
     Set,
     ByKeys(Vec<&'a str>),
@@ -93,7 +114,11 @@ fn built_in_list<'a>(field: &str, items: &[Value]) -> ListMerge<'a> {
     }
 }
 
-fn list_merge<'a>(field: &str, items: &[Value], schema: Option<&'a Schema>) -> ListMerge<'a> {
+pub(super) fn list_merge<'a>(
+    field: &str,
+    items: &[Value],
+    schema: Option<&'a Schema>,
+) -> ListMerge<'a> {
     match schema {
         Some(schema) => match &schema.list {
             List::Map(keys) => ListMerge::ByKeys(keys.iter().map(String::as_str).collect()),
@@ -104,7 +129,12 @@ fn list_merge<'a>(field: &str, items: &[Value], schema: Option<&'a Schema>) -> L
     }
 }
 
-fn merge(old: Option<Value>, patch: &Value, field: &str, schema: Option<&Schema>) -> Value {
+pub(super) fn merge(
+    old: Option<Value>,
+    patch: &Value,
+    field: &str,
+    schema: Option<&Schema>,
+) -> Value {
     match (old, patch) {
         (Some(Value::Object(old)), Value::Object(patch)) => {
             Value::Object(merge_map(old, patch, schema))

@@ -120,7 +120,10 @@ impl Refusal {
             .iter()
             .map(|f| json!({"reason": f.reason, "message": f.message, "field": f.field}))
             .collect();
-        let mut details = json!({"name": name, "kind": kind.name, "causes": causes});
+        let mut details = json!({"kind": kind.name, "causes": causes});
+        if !name.is_empty() {
+            details["name"] = json!(name);
+        }
         if !kind.group.is_empty() {
             details["group"] = json!(kind.group);
         }
@@ -134,8 +137,22 @@ impl Refusal {
         Self::new(410, "Expired", message)
     }
 
+    /// The 504 of a request that takes longer than the server lets one.
+    pub(crate) fn timeout() -> Self {
+        let message = "Timeout: request did not complete within the allotted timeout";
+        Self { details: json!({}), ..Self::new(504, "Timeout", message) }
+    }
+
     pub(crate) fn unsupported_media(message: impl Into<String>) -> Self {
-        Self::new(415, "UnsupportedMediaType", message)
+        Self { details: json!({}), ..Self::new(415, "UnsupportedMediaType", message) }
+    }
+
+    /// The 500 of a value that the storage cannot read.
+    pub(crate) fn unreadable(message: impl Into<String>) -> Self {
+        let message = message.into();
+        let details = json!({"causes": [{"message": message.clone()}]});
+        let message = format!("Internal error occurred: {message}");
+        Self { details, ..Self::new(500, "InternalError", message) }
     }
 
     /// The `Status` object.
@@ -154,7 +171,10 @@ impl Refusal {
 
 /// The details that name one object.
 pub(crate) fn details(kind: &Kind, name: &str) -> Value {
-    let mut details = json!({"name": name, "kind": kind.plural});
+    let mut details = json!({"kind": kind.plural});
+    if !name.is_empty() {
+        details["name"] = json!(name);
+    }
     if !kind.group.is_empty() {
         details["group"] = json!(kind.group);
     }

@@ -31,10 +31,18 @@ impl State {
         let key = ask.target.key().ok_or_else(Refusal::method_not_allowed)?;
         let old = self.find(&kind, &key)?;
         check_preconditions(&kind, &key, &old, &ask.options.delete)?;
-        if ask.options.dry_run {
-            return Ok(Value::clone(&present(&kind, ask.target.version, &old)));
-        }
-        let deleted = self.begin_delete(&kind, &key, &ask.options.delete, ask.now);
+        let deleted = if ask.options.dry_run {
+            let marked = mark(&kind, &old, &ask.options.delete, ask.now);
+            let gone = is_finished(&kind, &marked);
+            let marked = Arc::new(marked);
+            match gone {
+                true if kind.nature == Nature::Pod => Deleted::Gone(marked),
+                true => Deleted::Gone(old),
+                false => Deleted::Marked(marked),
+            }
+        } else {
+            self.begin_delete(&kind, &key, &ask.options.delete, ask.now)
+        };
         self.settle(ask.now);
         Ok(match deleted {
             // The real server shows these as they were, and of all others only that they went.
@@ -67,7 +75,10 @@ impl State {
         }
         let marked = mark(kind, &old, options, now);
         if is_finished(kind, &marked) {
-            return Deleted::Gone(self.remove(key).unwrap_or(old));
+            self.remove(key);
+            // A Pod's last state tells its deletion; of others it is as it was.
+            let last = if kind.nature == Nature::Pod { Arc::new(marked) } else { old };
+            return Deleted::Gone(last);
         }
         if marked == *old {
             return Deleted::Marked(old);
@@ -112,7 +123,9 @@ fn check_preconditions(
                 "Precondition failed: {what} in precondition: {wanted}, \
                  {what} in object meta: {found}"
             );
-            return Err(Refusal::conflict(kind, &key.name, &why));
+            let mut refusal = Refusal::conflict(kind, &key.name, &why);
+            refusal.details["kind"] = json!(kind.name);
+            return Err(refusal);
         }
     }
     Ok(())

@@ -144,9 +144,21 @@ pub(crate) struct Options {
     pub events: Events,
     pub timeout: Option<Duration>,
     pub dry_run: bool,
+    pub writing: Writing,
     /// Unknown fields are an error instead of being dropped.
     pub strict: bool,
     pub delete: DeleteOptions,
+}
+
+/// How something is written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Writing {
+    /// The request is a PUT.
+    pub is_put: bool,
+    /// Who owns what is written.
+    pub field_manager: Option<String>,
+    /// Takes fields away from their owners.
+    pub force: bool,
 }
 
 /// What a watch wants beside changes.
@@ -205,7 +217,12 @@ impl Options {
             "sendInitialEvents" => self.events.initial = yes,
             "allowWatchBookmarks" => self.events.bookmarks = yes,
             "timeoutSeconds" => self.timeout = Some(Duration::from_secs(number(&value)?)),
-            "dryRun" => self.dry_run = value == "All",
+            "dryRun" if value == "All" => self.dry_run = true,
+            "dryRun" => return Err(invalid_option("dryRun", &value)),
+            "fieldManager" => {
+                self.writing.field_manager = Some(value).filter(|name| !name.is_empty());
+            }
+            "force" => self.writing.force = yes,
             "fieldValidation" => self.strict = value == "Strict",
             "gracePeriodSeconds" => self.delete.grace_seconds = Some(number(&value)?),
             "propagationPolicy" => self.delete.propagation = Some(propagation(&value)?),
@@ -249,8 +266,17 @@ fn propagation(text: &str) -> Result<Propagation, Refusal> {
         "Background" => Ok(Propagation::Background),
         "Foreground" => Ok(Propagation::Foreground),
         "Orphan" => Ok(Propagation::Orphan),
-        other => Err(Refusal::bad_request(format!("invalid propagationPolicy: {other:?}"))),
+        other => Err(invalid_option("propagationPolicy", other)),
     }
+}
+
+/// The 422 of a value that an option does not have.
+fn invalid_option(option: &str, value: &str) -> Refusal {
+    let cause = format!("Unsupported value: {value:?}");
+    let details = serde_json::json!({"kind": "Options", "group": "meta.k8s.io", "causes":
+        [{"reason": "FieldValueNotSupported", "message": cause.clone(), "field": option}]});
+    let message = format!("Options.meta.k8s.io \"\" is invalid: {option}: {cause}");
+    Refusal { details, ..Refusal::new(422, "Invalid", message) }
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, Refusal> {

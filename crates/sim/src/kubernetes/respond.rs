@@ -1,17 +1,21 @@
 //! From a request to its answer: route, gate, perform, show.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, StreamBody};
-use serde_json::Value;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::auth::Identity;
 use super::document;
 use super::gate::{Call, Verb, Verdict};
 use super::kind::StatusRule;
+use super::list::page_version;
 use super::patch::Patch;
 use super::refusal::Refusal;
 use super::request::{Options, Route, Target, route};
@@ -67,97 +71,178 @@ async fn respond(
     };
     let mut options = Options::parse(&parts.uri)?;
     let verb = target.verb(&parts.method, options.watch)?;
+    options.writing.is_put = parts.method == Method::PUT;
     if parts.method == Method::DELETE {
         options.read_delete_body(body)?;
     }
-    // Only a gate wants to know the name in the body.
-    let body_for_name: &[u8] = if server.gate.is_some() { body } else { &[] };
-    let call = call(&target, verb, who, body_for_name);
-    let verdict = pass(server, &call).await;
-    if let Verdict::FailBefore(refusal) = verdict {
-        return Err(refusal);
+    let request = Request { target, options, verb, parts: parts.clone(), body: body.clone() };
+    perform_late(server);
+    let call = request.call(server, who);
+    let verdict = match &server.gate {
+        Some(gate) => gate.pass(&call).await,
+        None => Verdict::Pass,
+    };
+    let unheard = verdict == Verdict::HangAfter;
+    let answer = match verdict {
+        Verdict::FailBefore(refusal) => Err(refusal),
+        Verdict::HangBefore => return std::future::pending().await,
+        Verdict::Late(delay) => {
+            let late = Late { due: Instant::now() + delay, call: call.clone(), request };
+            server.late().push(late);
+            Err(Refusal::timeout())
+        }
+        Verdict::Pass | Verdict::HangAfter | Verdict::Stale(_) => {
+            let age = if let Verdict::Stale(age) = verdict { Some(age) } else { None };
+            request.perform(server, &call, age)
+        }
+    };
+    if let Some(gate) = &server.gate {
+        let code = match &answer {
+            Ok(answer) => answer.status().as_u16(),
+            Err(refusal) => refusal.code,
+        };
+        gate.answered(&call, code);
     }
-    if verdict == Verdict::HangBefore {
-        return std::future::pending().await;
-    }
-    let ask = Ask { who: call.who, now: server.clock.now(), target, options };
-    let answer = perform(server, ask, verb, parts, body);
-    if verdict == Verdict::HangAfter {
+    if unheard {
         return std::future::pending().await;
     }
     answer
 }
 
-/// Counts the call and lets the gate decide.
-async fn pass(server: &Arc<Inner>, call: &Call) -> Verdict {
-    let resource = match &call.subresource {
-        Some(subresource) => format!("{}/{subresource}", call.resource),
-        None => call.resource.clone(),
-    };
-    *server.state().counts.entry((call.verb, resource)).or_default() += 1;
-    match &server.gate {
-        Some(gate) => gate.pass(call).await,
-        None => Verdict::Pass,
-    }
-}
-
-fn call(target: &Target, verb: Verb, who: Identity, body: &[u8]) -> Call {
-    let named = || {
-        let body: Value = serde_json::from_slice(body).ok()?;
-        Some(body["metadata"]["name"].as_str()?.to_owned())
-    };
-    let name = match (&target.name, verb) {
-        (None, Verb::Create) => named(),
-        (name, _) => name.clone(),
-    };
-    Call {
-        who,
-        verb,
-        resource: target.kind.key.to_string(),
-        namespace: target.namespace.clone(),
-        name,
-        subresource: target.subresource.clone(),
-    }
-}
-
-/// Does what is asked, at once.
-fn perform(
-    server: &Arc<Inner>,
-    ask: Ask,
+/// A request for objects, read.
+pub(crate) struct Request {
+    target: Target,
+    options: Options,
     verb: Verb,
-    parts: &Parts,
-    body: &Bytes,
-) -> Result<Answer, Refusal> {
-    let accept = parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    let view = View::parse(accept.unwrap_or_default());
-    if verb == Verb::Watch {
-        return follow(server, ask, view);
-    }
-    let mut state = server.state();
-    if let Some(subresource) = ask.target.subresource.clone() {
-        return below(&mut state, &ask, &subresource, verb, parts, body);
-    }
-    let one = |object: &Arc<Value>| view.one(ask.kind(), ask.target.version, object, ask.now);
-    match verb {
-        Verb::Get => {
-            let key = ask.target.key().ok_or_else(Refusal::no_such_path)?;
-            Ok(show(200, &one(&state.find(ask.kind(), &key)?)))
+    parts: Parts,
+    body: Bytes,
+}
+
+/// A request that arrives later than its caller waits.
+pub(crate) struct Late {
+    due: Instant,
+    call: Call,
+    request: Request,
+}
+
+impl Request {
+    /// Counts the call, and tells it as a gate sees it.
+    fn call(&self, server: &Arc<Inner>, who: Identity) -> Call {
+        let (target, verb) = (&self.target, self.verb);
+        let resource = target.kind.key.to_string();
+        let counted = match &target.subresource {
+            Some(subresource) => format!("{resource}/{subresource}"),
+            None => resource.clone(),
+        };
+        let number = server.state().count(verb, counted);
+        let mut call = Call {
+            number,
+            who,
+            verb,
+            resource,
+            namespace: target.namespace.clone(),
+            name: target.name.clone(),
+            subresource: target.subresource.clone(),
+            conditional: false,
+        };
+        // Only a gate wants to know what is in the body.
+        if server.gate.is_some() && verb.mutates() {
+            let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+            let metadata = &body["metadata"];
+            let delete = &self.options.delete;
+            call.conditional = delete.uid.is_some()
+                || delete.resource_version.is_some()
+                || metadata["resourceVersion"].is_string()
+                || metadata["uid"].is_string();
+            if verb == Verb::Create && call.name.is_none() {
+                call.name = metadata["name"].as_str().map(str::to_owned);
+            }
         }
-        Verb::List => Ok(show(200, &state.list(&ask, view)?)),
-        Verb::Create => Ok(show(201, &*state.create(&ask, read_json(body)?)?)),
-        Verb::Update => {
-            let wanted = read_json(body)?;
-            Ok(show(200, &*state.update(&ask, Part::Whole, |_| Ok(wanted))?))
+        call
+    }
+
+    /// Does it, at once; a read may be told to miss what happened within `age`.
+    fn perform(
+        &self,
+        server: &Arc<Inner>,
+        call: &Call,
+        age: Option<Duration>,
+    ) -> Result<Answer, Refusal> {
+        let ask = Ask {
+            who: call.who.clone(),
+            now: server.clock.now(),
+            target: self.target.clone(),
+            options: self.options.clone(),
+        };
+        if server.enforces_roles.load(Ordering::Relaxed) {
+            server.state().authorize(ask.kind(), call)?;
         }
-        Verb::Patch => patch(&mut state, &ask, Part::Whole, parts, body),
-        Verb::Delete => Ok(show(200, &state.delete(&ask)?)),
-        Verb::DeleteCollection => Ok(show(200, &state.delete_collection(&ask)?)),
-        Verb::Watch => unreachable!("answered above"),
+        if self.verb == Verb::Watch {
+            return follow(server, ask, self.view(), call);
+        }
+        let mut state = server.state();
+        let resource = ask.kind().store.clone();
+        let present = match (age, self.verb) {
+            (Some(age), Verb::Get | Verb::List) => state.store.rewind(&resource, age),
+            // All pages of a list are of one moment.
+            (None, Verb::List) => {
+                page_version(&ask).and_then(|version| state.store.rewind_to(&resource, version))
+            }
+            _ => None,
+        };
+        let answer = self.act(&mut state, &ask);
+        if let Some(present) = present {
+            state.store.restore(&resource, present);
+        }
+        answer
+    }
+
+    fn view(&self) -> View {
+        let accept = self.parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
+        View::parse(accept.unwrap_or_default())
+    }
+
+    fn act(&self, state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
+        let (parts, body, view) = (&self.parts, &self.body, self.view());
+        if let Some(subresource) = ask.target.subresource.clone() {
+            return below(state, ask, &subresource, self.verb, parts, body);
+        }
+        let one = |object: &Arc<Value>| view.one(ask.kind(), ask.target.version, object, ask.now);
+        match self.verb {
+            Verb::Get => {
+                let key = ask.target.key().ok_or_else(Refusal::no_such_path)?;
+                Ok(show(200, &one(&state.find(ask.kind(), &key)?)))
+            }
+            Verb::List => Ok(show(200, &state.list(ask, view)?)),
+            Verb::Create => Ok(show(201, &*state.create(ask, read_json(body)?)?)),
+            Verb::Update => {
+                let wanted = read_json(body)?;
+                let there = ask.target.key().is_some_and(|key| state.store.get(&key).is_some());
+                let written = state.update(ask, Part::Whole, |_| Ok(wanted))?;
+                Ok(show(if there { 200 } else { 201 }, &written))
+            }
+            Verb::Patch => patch(state, ask, Part::Whole, parts, body),
+            Verb::Delete => Ok(show(200, &state.delete(ask)?)),
+            Verb::DeleteCollection => Ok(show(200, &state.delete_collection(ask)?)),
+            Verb::Watch => unreachable!("answered above"),
+        }
     }
 }
 
-fn follow(server: &Arc<Inner>, ask: Ask, view: View) -> Result<Answer, Refusal> {
-    let events = watch::stream(server, ask, view)?;
+/// Does what was asked earlier and is due now; nobody hears of it.
+fn perform_late(server: &Arc<Inner>) {
+    let now = Instant::now();
+    let due: Vec<Late> = server.late().extract_if(.., |late| late.due <= now).collect();
+    for late in due {
+        let done = late.request.perform(server, &late.call, None);
+        if let (Some(gate), Ok(answer)) = (&server.gate, done) {
+            gate.answered(&late.call, answer.status().as_u16());
+        }
+    }
+}
+
+fn follow(server: &Arc<Inner>, ask: Ask, view: View, call: &Call) -> Result<Answer, Refusal> {
+    let events = watch::stream(server, ask, view, call.clone())?;
     let mut answer = Response::new(BodyExt::boxed_unsync(StreamBody::new(events)));
     let media = HeaderValue::from_static("application/json;stream=watch");
     answer.headers_mut().insert(header::CONTENT_TYPE, media);
@@ -220,14 +305,19 @@ fn patch(
              application/apply-patch+yaml",
         ));
     }
-    let key = ask.target.key().ok_or_else(Refusal::no_such_path)?;
-    if let (Patch::Apply(object), Part::Whole, None) = (&patch, part, state.store.get(&key)) {
-        let mut object = object.clone();
-        object["metadata"]["name"] = Value::from(key.name);
-        return Ok(show(201, &*state.create(ask, object)?));
+    if let Patch::Apply(applied) = &patch {
+        let (code, object) = state.apply(ask, part, applied)?;
+        return Ok(show(code, &object));
     }
     let schema = kind.versions[ask.target.version].schema();
-    let changed = state.update(ask, part, |object| patch.apply(object, schema))?;
+    let changed = state.update(ask, part, |object| patch.apply(object, schema));
+    let changed = changed.map_err(|refusal| match (refusal.code, &patch) {
+        // What a patch makes of an object and nobody can read is the patch's fault.
+        (400, Patch::Merge(_) | Patch::Strategic(_)) if refusal.message.contains("handled as") => {
+            Refusal { code: 422, reason: "Invalid", details: Value::Object(Map::new()), ..refusal }
+        }
+        _ => refusal,
+    })?;
     Ok(show(200, &changed))
 }
 

@@ -57,9 +57,13 @@ fn show(paths: &Scale, object: &Value) -> Value {
         "metadata": {"name": metadata["name"], "namespace": metadata["namespace"],
             "uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"],
             "creationTimestamp": metadata["creationTimestamp"]},
-        "spec": {"replicas": number(&paths.spec_replicas).unwrap_or_default()},
+        "spec": {},
         "status": {"replicas": number(&paths.status_replicas).unwrap_or_default()},
     });
+    // A zero is left out, as everywhere in this kind.
+    if let Some(replicas) = number(&paths.spec_replicas).filter(|replicas| *replicas != 0) {
+        scale["spec"]["replicas"] = json!(replicas);
+    }
     let selector = match &paths.selector {
         Some(path) => path.first(object).and_then(Value::as_str).map(str::to_owned),
         None => equality_selector(&object["spec"]["selector"]["matchLabels"]),

@@ -81,6 +81,11 @@ impl Selector {
         self.fields.iter().find(named).map(|term| term.value.as_str())
     }
 
+    /// Whether it asks for all.
+    pub fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty()
+    }
+
     pub fn matches(&self, object: &Value) -> bool {
         self.labels.iter().all(|requirement| requirement.holds(&object["metadata"]["labels"]))
             && self.fields.iter().all(|term| term.holds(object))
@@ -88,6 +93,12 @@ impl Selector {
 }
 
 impl Requirement {
+    fn key(&self) -> &str {
+        match self {
+            Self::In(key, _) | Self::NotIn(key, _) | Self::Exists(key) | Self::Absent(key) => key,
+        }
+    }
+
     fn holds(&self, labels: &Value) -> bool {
         match self {
             Self::In(key, values) => labels[key].as_str().is_some_and(|label| has(values, label)),
@@ -151,7 +162,12 @@ fn parse_labels(selector: &str) -> Result<Vec<Requirement>, Refusal> {
         let term = rest[..end].trim();
         rest = rest[end..].trim_start_matches(',').trim();
         if !term.is_empty() {
-            requirements.push(parse_label(term)?);
+            let requirement = parse_label(term)?;
+            if requirement.key().is_empty() {
+                let message = format!("unable to parse requirement: found '{term}', expected: key");
+                return Err(Refusal::bad_request(message));
+            }
+            requirements.push(requirement);
         }
     }
     Ok(requirements)

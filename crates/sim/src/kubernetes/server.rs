@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use applecart_api::clock::Clock;
@@ -41,9 +42,18 @@ pub(crate) struct Inner {
     state: Mutex<State>,
     pub gate: Option<Arc<dyn Gate>>,
     pub authority: Option<Authority>,
+    /// Whether a caller needs a role for what it asks.
+    pub enforces_roles: AtomicBool,
+    /// Requests that are still on their way; performed when they are due and somebody asks.
+    late: Mutex<Vec<respond::Late>>,
 }
 
 impl Inner {
+    /// Requests that are still on their way.
+    pub fn late(&self) -> MutexGuard<'_, Vec<respond::Late>> {
+        self.late.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The state, for a moment: never held across a wait.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -95,6 +105,8 @@ impl ApiServer {
             state: Mutex::new(state),
             gate: setup.gate,
             authority: setup.authority,
+            enforces_roles: AtomicBool::new(false),
+            late: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -154,10 +166,22 @@ impl ApiServer {
         self.inner.state().tokens.identify(token, now).cloned()
     }
 
+    /// From now on, a caller needs a Role or a `ClusterRole` for everything that it asks; without
+    /// this, everybody may do everything.
+    pub fn enforce_roles(&self) {
+        self.inner.enforces_roles.store(true, Ordering::Relaxed);
+    }
+
     /// Requests since the start, by verb and resource (`pods`, `pods/status`). Refused ones count.
     #[must_use]
     pub fn requests(&self) -> BTreeMap<(Verb, String), u64> {
         self.inner.state().counts.clone()
+    }
+
+    /// The kinds of which objects were ever stored.
+    #[must_use]
+    pub fn resources(&self) -> Vec<String> {
+        self.inner.state().store.resources().map(str::to_owned).collect()
     }
 
     /// All objects of a kind (`pods`, `machines.cluster.x-k8s.io`) as they are stored, in order of

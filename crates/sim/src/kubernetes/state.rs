@@ -9,6 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::aftermath::{Aftermath, definition_key};
+use super::apply::Owners;
 use super::auth::{Identity, Tokens};
 use super::event;
 use super::gate::Verb;
@@ -16,7 +17,7 @@ use super::kind::{Kind, Nature, Shape};
 use super::refusal::Refusal;
 use super::registry::Registry;
 use super::request::{Options, Target};
-use super::store::{ObjectKey, Store};
+use super::store::{ObjectKey, Store, uid_of};
 
 /// One request, read.
 #[derive(Clone, Debug)]
@@ -40,6 +41,10 @@ pub(crate) struct State {
     pub tokens: Tokens,
     /// Requests since the start, by verb and resource.
     pub counts: BTreeMap<(Verb, String), u64>,
+    /// The number of the last request.
+    calls: u64,
+    /// Who owns the fields of objects that were applied, by uid.
+    pub owners: BTreeMap<String, Owners>,
     /// What the built-in controllers have yet to look at.
     pub pending: VecDeque<Aftermath>,
     /// Events and when they end, oldest first.
@@ -56,6 +61,8 @@ impl State {
             registry,
             tokens: Tokens::default(),
             counts: BTreeMap::new(),
+            calls: 0,
+            owners: BTreeMap::new(),
             pending: VecDeque::new(),
             event_ends: VecDeque::new(),
             authority,
@@ -68,6 +75,13 @@ impl State {
             state.install_namespace(name, now);
         }
         state
+    }
+
+    /// Counts a request; its number.
+    pub fn count(&mut self, verb: Verb, resource: String) -> u64 {
+        *self.counts.entry((verb, resource)).or_default() += 1;
+        self.calls += 1;
+        self.calls
     }
 
     /// The object at `key`, or 404.
@@ -86,6 +100,7 @@ impl State {
     /// Takes an object away and notes it for the built-in controllers.
     pub fn remove(&mut self, key: &ObjectKey) -> Option<Arc<Value>> {
         let object = self.store.remove(key)?;
+        self.owners.remove(uid_of(&object));
         self.pending.push_back(Aftermath::Removed { key: key.clone(), object: object.clone() });
         Some(object)
     }
@@ -117,6 +132,9 @@ pub(crate) fn read(ask: &Ask, mut body: Value) -> Result<Value, Refusal> {
     }
     for (field, wanted) in [("apiVersion", &api_version), ("kind", &kind.name)] {
         match body[field].as_str() {
+            None | Some("") if kind.nature == Nature::Custom => {
+                return Err(Refusal::bad_request(format!("Object '{field}' is missing")));
+            }
             None | Some("") => body[field] = json!(wanted),
             Some(given) if given == wanted => {}
             Some(given) => {
@@ -134,7 +152,15 @@ pub(crate) fn read(ask: &Ask, mut body: Value) -> Result<Value, Refusal> {
     };
     match &kind.versions[ask.target.version].shape {
         Shape::Typed { read, .. } => {
+            let said = if ask.options.strict { body.clone() } else { Value::Null };
             let object = read(body).map_err(unreadable)?;
+            if let Some(field) = unknown(&said, &object, "") {
+                let (name, version) = (&kind.name, &kind.versions[ask.target.version].name);
+                return Err(Refusal::bad_request(format!(
+                    "{name} in version \"{version}\" cannot be handled as a {name}: strict \
+                     decoding error: unknown field \"{field}\""
+                )));
+            }
             Ok(if kind.nature == Nature::NewerEvent { event::to_core(object) } else { object })
         }
         Shape::Structural(structural) => {
@@ -155,6 +181,24 @@ pub(crate) fn read(ask: &Ask, mut body: Value) -> Result<Value, Refusal> {
             body["apiVersion"] = json!(kind.api_version(0));
             Ok(body)
         }
+    }
+}
+
+/// A field that was said and not understood, if there is one.
+fn unknown(said: &Value, understood: &Value, path: &str) -> Option<String> {
+    match (said, understood) {
+        (Value::Object(said), Value::Object(understood)) => said.iter().find_map(|(key, value)| {
+            let path = if path.is_empty() { key.clone() } else { format!("{path}.{key}") };
+            match understood.get(key) {
+                Some(below) => unknown(value, below, &path),
+                None => (!value.is_null()).then_some(path),
+            }
+        }),
+        (Value::Array(said), Value::Array(understood)) => {
+            let pairs = said.iter().zip(understood).enumerate();
+            pairs.into_iter().find_map(|(at, (a, b))| unknown(a, b, &format!("{path}[{at}]")))
+        }
+        _ => None,
     }
 }
 

@@ -1,13 +1,15 @@
 //! Where objects are kept: collections with one version counter, a bounded history of changes for
-//! watches, and the indices that garbage collection needs. No I/O, no clock.
+//! watches, and the indices that garbage collection needs. No I/O.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// How many changes of one collection a watch can replay. The real server keeps about as many for a
 /// small cluster.
@@ -39,6 +41,14 @@ pub(crate) struct Change {
     /// The object after the change; for a deletion its last state, at the deletion's version.
     pub object: Arc<Value>,
     pub previous: Option<Arc<Value>>,
+    /// When it happened, for reads that are to miss it.
+    pub at: Instant,
+}
+
+/// What a rewound collection was, so that it can be again.
+pub(crate) struct Present {
+    version: u64,
+    objects: BTreeMap<(String, String), Arc<Value>>,
 }
 
 /// All objects of one kind.
@@ -91,6 +101,11 @@ impl Store {
 
     pub fn collection(&self, resource: &str) -> Option<&Collection> {
         self.collections.get(resource)
+    }
+
+    /// The kinds of which there are, or were, objects.
+    pub fn resources(&self) -> impl Iterator<Item = &str> {
+        self.collections.keys().map(|resource| &**resource)
     }
 
     /// Objects of one kind, of one namespace or of all, in order of namespace and name.
@@ -150,6 +165,7 @@ impl Store {
             kind,
             object: object.clone(),
             previous: previous.clone(),
+            at: Instant::now(),
         });
         self.reindex(key, previous.as_deref(), Some(&object));
         object
@@ -179,9 +195,46 @@ impl Store {
             kind: ChangeKind::Deleted,
             object: object.clone(),
             previous: Some(previous.clone()),
+            at: Instant::now(),
         });
         self.reindex(key, Some(&previous), None);
         Some(object)
+    }
+
+    /// Shows a collection as it was `age` ago, as far as its history reaches, until it is
+    /// [restored](Self::restore).
+    pub fn rewind(&mut self, resource: &str, age: Duration) -> Option<Present> {
+        let now = Instant::now();
+        self.rewind_while(resource, |change| now.duration_since(change.at) < age)
+    }
+
+    /// Shows a collection as it was at `version`, in the same way.
+    pub fn rewind_to(&mut self, resource: &str, version: u64) -> Option<Present> {
+        self.rewind_while(resource, |change| change.version > version)
+    }
+
+    fn rewind_while(&mut self, resource: &str, undo: impl Fn(&Change) -> bool) -> Option<Present> {
+        let collection = self.collections.get_mut(resource)?;
+        let present = Present { version: self.version, objects: collection.objects.clone() };
+        for change in collection.history.iter().rev().take_while(|change| undo(change)) {
+            let metadata = &change.object["metadata"];
+            let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+            let place = (text("namespace"), text("name"));
+            match &change.previous {
+                Some(before) => drop(collection.objects.insert(place, before.clone())),
+                None => drop(collection.objects.remove(&place)),
+            }
+            self.version = change.version - 1;
+        }
+        Some(present)
+    }
+
+    /// Ends what [`rewind`](Self::rewind) began.
+    pub fn restore(&mut self, resource: &str, present: Present) {
+        if let Some(collection) = self.collections.get_mut(resource) {
+            collection.objects = present.objects;
+            self.version = present.version;
+        }
     }
 
     fn reindex(&mut self, key: &ObjectKey, before: Option<&Value>, after: Option<&Value>) {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::column::{Cell, Column};
-use super::kind::Kind;
+use super::kind::{Kind, Nature};
 use super::state::present;
 
 /// The form of an answer.
@@ -72,12 +72,23 @@ impl View {
                     "metadata": list, "items": items})
             }
             Self::Whole => {
-                let items: Vec<Value> = objects
-                    .iter()
-                    .map(|object| Value::clone(&present(kind, version, object)))
-                    .collect();
+                // What a list is of, its items of a built-in kind do not repeat.
+                let custom = kind.nature == Nature::Custom;
+                let item = |object: &Arc<Value>| {
+                    let mut item = Value::clone(&present(kind, version, object));
+                    if let (false, Some(fields)) = (custom, item.as_object_mut()) {
+                        fields.remove("apiVersion");
+                        fields.remove("kind");
+                    }
+                    item
+                };
+                let items: Vec<Value> = objects.iter().map(item).collect();
+                let mut metadata = list.clone();
+                if custom && metadata["continue"].is_null() {
+                    metadata["continue"] = json!("");
+                }
                 json!({"apiVersion": kind.api_version(version), "kind": kind.list_name,
-                    "metadata": list, "items": items})
+                    "metadata": metadata, "items": items})
             }
         }
     }

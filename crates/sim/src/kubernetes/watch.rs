@@ -1,5 +1,6 @@
 //! Following changes: a stream of lines, one for each event, that replays history first.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +12,11 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::gate::{Call, Delivery};
 use super::refusal::Refusal;
 use super::server::Inner;
 use super::state::{Ask, State};
-use super::store::{Change, ChangeKind};
+use super::store::{Change, ChangeKind, uid_of};
 use super::view::View;
 
 /// How often a watch that asked for bookmarks gets one.
@@ -34,6 +36,12 @@ struct Watch {
     ends: Instant,
     bookmark: Option<Instant>,
     over: bool,
+    /// An event was dropped: the watch must not be renewed without a list.
+    lost: bool,
+    /// The request, as a gate knows it.
+    call: Call,
+    /// Nothing is told before this time, and then only what came of it all.
+    held: Option<Instant>,
 }
 
 /// The events that are asked for, as they happen. Ends at the time-out, or with an error event when
@@ -42,6 +50,7 @@ pub(crate) fn stream(
     server: &Arc<Inner>,
     ask: Ask,
     view: View,
+    call: Call,
 ) -> Result<impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + use<>, Refusal> {
     let mut watch = {
         let mut state = server.state();
@@ -60,6 +69,9 @@ pub(crate) fn stream(
             ends: now + ask.options.timeout.unwrap_or(LONGEST_WATCH),
             bookmark: ask.options.events.bookmarks.then_some(now + BOOKMARK_INTERVAL),
             over: false,
+            lost: false,
+            call,
+            held: None,
             server: server.clone(),
             ask,
             view,
@@ -84,11 +96,23 @@ impl Watch {
                 return Some(lines);
             }
             let wake = self.bookmark.map_or(self.ends, |bookmark| bookmark.min(self.ends));
+            let release = self.held.unwrap_or(wake).min(wake);
             tokio::select! {
                 biased;
-                changed = self.news.changed() => if changed.is_err() { return None },
-                () = tokio::time::sleep_until(wake) => {
+                changed = self.news.changed(), if self.held.is_none() => {
+                    if changed.is_err() { return None }
+                }
+                () = tokio::time::sleep_until(release) => {
+                    if self.held.take_if(|held| *held <= Instant::now()).is_some() {
+                        if let Some(lines) = self.summary() {
+                            return Some(lines);
+                        }
+                        continue;
+                    }
                     self.over = wake == self.ends;
+                    if self.over && self.lost {
+                        return Some(gone(self.told, self.told));
+                    }
                     if self.bookmark.is_some() {
                         self.bookmark = Some(wake + BOOKMARK_INTERVAL);
                         return Some(self.tell_bookmark());
@@ -101,27 +125,76 @@ impl Watch {
 
     /// The lines of all changes since the last call that concern this watch.
     fn fresh(&mut self) -> Option<Bytes> {
+        if self.held.is_some() {
+            return None;
+        }
         let server = self.server.clone();
         let state = server.state();
         let collection = state.store.collection(&self.ask.kind().store)?;
-        let mut lines = Vec::new();
         if collection.forgotten > self.told {
             self.over = true;
-            let refusal = Refusal::expired(self.told, collection.forgotten);
-            line(&mut lines, "ERROR", &refusal.body());
-            return Some(lines.into());
+            return Some(gone(self.told, collection.forgotten));
         }
+        let mut lines = Vec::new();
+        let mut told = state.store.version();
         for change in collection.changes_after(self.told) {
-            if let Some((event, object)) = self.concerns(change) {
-                let now = server.clock.now();
-                line(
-                    &mut lines,
-                    event,
-                    &self.view.one(self.ask.kind(), self.ask.target.version, object, now),
-                );
+            let Some((event, object)) = concerns(&self.ask, change) else { continue };
+            let delivery = server
+                .gate
+                .as_ref()
+                .map_or(Delivery::Pass, |gate| gate.deliver(&self.call, event, object));
+            let now = server.clock.now();
+            let shown = || self.view.one(self.ask.kind(), self.ask.target.version, object, now);
+            match delivery {
+                Delivery::Pass => line(&mut lines, event, &shown()),
+                Delivery::Drop => self.lost = true,
+                Delivery::Twice => {
+                    line(&mut lines, event, &shown());
+                    line(&mut lines, event, &shown());
+                }
+                Delivery::Coalesce(time) => {
+                    self.held = Some(Instant::now() + time);
+                    told = change.version - 1;
+                    break;
+                }
+                Delivery::Cut => {
+                    self.over = true;
+                    break;
+                }
+                Delivery::Gone => {
+                    self.over = true;
+                    lines.extend_from_slice(&gone(self.told, told));
+                    break;
+                }
             }
         }
         // No write can happen meanwhile: all that is not of this collection is told as well.
+        self.told = told;
+        if lines.is_empty() { None } else { Some(lines.into()) }
+    }
+
+    /// What became of each object since the last line, one event for each.
+    fn summary(&mut self) -> Option<Bytes> {
+        let server = self.server.clone();
+        let state = server.state();
+        let collection = state.store.collection(&self.ask.kind().store)?;
+        let mut changed: BTreeMap<&str, Change> = BTreeMap::new();
+        for change in collection.changes_after(self.told) {
+            let entry = changed.entry(uid_of(&change.object)).or_insert_with(|| change.clone());
+            entry.object = change.object.clone();
+            entry.kind = change.kind;
+            entry.version = change.version;
+        }
+        let mut changed: Vec<Change> = changed.into_values().collect();
+        changed.sort_by_key(|change| change.version);
+        let mut lines = Vec::new();
+        for change in &changed {
+            if let Some((event, object)) = concerns(&self.ask, change) {
+                let now = server.clock.now();
+                let shown = self.view.one(self.ask.kind(), self.ask.target.version, object, now);
+                line(&mut lines, event, &shown);
+            }
+        }
         self.told = state.store.version();
         if lines.is_empty() { None } else { Some(lines.into()) }
     }
@@ -140,18 +213,18 @@ impl Watch {
         );
         lines.into()
     }
+}
 
-    /// What a change is to this watch: an object that leaves the selection is deleted to it.
-    fn concerns<'a>(&self, change: &'a Change) -> Option<(&'static str, &'a Arc<Value>)> {
-        let selected = |object: &Arc<Value>| selects(&self.ask, object);
-        let after = change.kind != ChangeKind::Deleted && selected(&change.object);
-        let before = change.previous.as_ref().is_some_and(selected);
-        match (before, after) {
-            (false, true) => Some(("ADDED", &change.object)),
-            (true, true) => Some(("MODIFIED", &change.object)),
-            (true, false) => Some(("DELETED", &change.object)),
-            (false, false) => None,
-        }
+/// What a change is to a watch: an object that leaves the selection is deleted to it.
+fn concerns<'a>(ask: &Ask, change: &'a Change) -> Option<(&'static str, &'a Arc<Value>)> {
+    let selected = |object: &Arc<Value>| selects(ask, object);
+    let after = change.kind != ChangeKind::Deleted && selected(&change.object);
+    let before = change.previous.as_ref().is_some_and(selected);
+    match (before, after) {
+        (false, true) => Some(("ADDED", &change.object)),
+        (true, true) => Some(("MODIFIED", &change.object)),
+        (true, false) => Some(("DELETED", &change.object)),
+        (false, false) => None,
     }
 }
 
@@ -176,6 +249,13 @@ fn initial_events(state: &State, ask: &Ask, view: View) -> Bytes {
         let end = view.bookmark(kind, version, state.store.version(), true);
         line(&mut lines, "BOOKMARK", &end);
     }
+    lines.into()
+}
+
+/// The event that says that the history does not reach back to what was told.
+fn gone(told: u64, forgotten: u64) -> Bytes {
+    let mut lines = Vec::new();
+    line(&mut lines, "ERROR", &Refusal::expired(told, forgotten).body());
     lines.into()
 }
 

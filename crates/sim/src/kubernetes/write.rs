@@ -81,7 +81,7 @@ impl State {
         let metadata = &mut object["metadata"];
         if metadata["resourceVersion"].as_str().is_some_and(|version| !version.is_empty()) {
             let message = "resourceVersion should not be set on objects to be created";
-            return Err(Refusal::bad_request(message));
+            return Err(Refusal::unreadable(message));
         }
         let given = metadata["name"].as_str().unwrap_or_default().to_owned();
         let prefix = metadata["generateName"].as_str().unwrap_or_default().to_owned();
@@ -146,9 +146,19 @@ impl State {
     ) -> Result<Arc<Value>, Refusal> {
         let kind = ask.kind().clone();
         let key = ask.target.key().ok_or_else(Refusal::method_not_allowed)?;
-        let old = self.find(&kind, &key)?;
+        let old = match self.store.get(&key).cloned() {
+            Some(old) => old,
+            // These kinds are made by a PUT, too.
+            None if kind.is_put_to_create()
+                && part == Part::Whole
+                && ask.options.writing.is_put =>
+            {
+                return self.create(ask, change(&Value::Null)?);
+            }
+            None => return Err(Refusal::not_found(&kind, &key.name)),
+        };
         let changed = change(&present(&kind, ask.target.version, &old))?;
-        check_identity(&kind, &key, &old, &changed)?;
+        check_identity(ask, &key, &old, &changed)?;
         let wanted = read(ask, changed)?;
         let mut new = combine(&kind, part, &old, wanted);
         let mut faults = admission::on_update(&kind, part, &old, &mut new);
@@ -167,6 +177,7 @@ impl State {
         if new == *old || ask.options.dry_run {
             return Ok(present(&kind, ask.target.version, &Arc::new(new)));
         }
+        self.own_changes(ask, part, &old, &new);
         let stored = self.put(&key, new);
         if is_finished(&kind, &stored) {
             self.remove(&key);
@@ -207,12 +218,8 @@ pub(crate) fn remove(object: &mut Value, field: &str) {
 }
 
 /// The write must mean this object, in this version.
-fn check_identity(
-    kind: &Kind,
-    key: &ObjectKey,
-    old: &Value,
-    changed: &Value,
-) -> Result<(), Refusal> {
+fn check_identity(ask: &Ask, key: &ObjectKey, old: &Value, changed: &Value) -> Result<(), Refusal> {
+    let kind = ask.kind();
     let metadata = &changed["metadata"];
     let said = |field: &str| metadata[field].as_str().filter(|text| !text.is_empty());
     if let Some(name) = said("name").filter(|&name| name != key.name) {
@@ -221,12 +228,22 @@ fn check_identity(
             key.name
         )));
     }
-    if said("namespace").is_some_and(|namespace| namespace != key.namespace) {
+    if said("namespace").is_some_and(|namespace| kind.namespaced && namespace != key.namespace) {
         return Err(Refusal::bad_request(
             "the namespace of the object does not match the namespace on the request",
         ));
     }
+    let deletion = &metadata["deletionTimestamp"];
+    if !deletion.is_null() && *deletion != old["metadata"]["deletionTimestamp"] {
+        let why = "field is immutable";
+        let fault = Fault::invalid("metadata.deletionTimestamp", deletion, why);
+        return Err(Refusal::invalid(kind, &key.name, &[fault]));
+    }
     if let Some(uid) = said("uid").filter(|&uid| uid != uid_of(old)) {
+        if !ask.options.writing.is_put {
+            let fault = Fault::invalid("metadata.uid", &json!(uid), "field is immutable");
+            return Err(Refusal::invalid(kind, &key.name, &[fault]));
+        }
         let why = format!(
             "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
             uid_of(old)
@@ -234,6 +251,9 @@ fn check_identity(
         return Err(Refusal::conflict(kind, &key.name, &why));
     }
     match said("resourceVersion") {
+        Some(version) if version.parse::<u64>().is_err() => {
+            Err(Refusal::unreadable(format!("strconv.ParseUint: parsing {version:?}")))
+        }
         Some(version) if old["metadata"]["resourceVersion"] != version => {
             Err(Refusal::modified(kind, &key.name))
         }
@@ -318,7 +338,7 @@ fn specification_differs(kind: &Kind, old: &Value, new: &Value) -> bool {
 
 /// What a schema, and the rules for all metadata, find wrong.
 fn check(kind: &Kind, version: usize, object: &Value, old: Option<&Value>) -> Vec<Fault> {
-    let mut faults = naming::check_labels(&object["metadata"]["labels"]);
+    let mut faults = naming::check_metadata(&object["metadata"]);
     if let Shape::Structural(structural) = &kind.versions[version].shape {
         faults.extend(structural.schema.check(object));
         // Rules assume the types that the schema promises.

@@ -30,6 +30,9 @@ pub enum Verdict {
 pub trait Gate: Send + Sync {
     /// What becomes of this call.
     fn verdict(&self, effect: &Effect) -> Verdict;
+
+    /// Called after a call that happened, with how it ended: `ok` or `refused`.
+    fn answered(&self, _: &Effect, _answer: &str) {}
 }
 
 /// Lets everything pass.

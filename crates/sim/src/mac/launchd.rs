@@ -12,7 +12,7 @@ const LEAVES_AFTER: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     /// The definition as it was when it was loaded.
-    pub(super) arguments: Vec<String>,
+    pub(super) definition: Definition,
     pub(super) pid: Option<u32>,
     leaves: Option<Instant>,
 }
@@ -52,8 +52,9 @@ impl Launchd {
         self.jobs.get_mut(label)
     }
 
-    pub(super) fn insert(&mut self, label: &str, arguments: Vec<String>) {
-        self.jobs.insert(label.to_owned(), Job { arguments, pid: None, leaves: None });
+    pub(super) fn insert(&mut self, definition: Definition) {
+        let label = definition.label.clone();
+        self.jobs.insert(label, Job { definition, pid: None, leaves: None });
     }
 
     /// Starts leaving; false if there is no such job.
@@ -80,12 +81,33 @@ impl Launchd {
     }
 }
 
-/// Label and arguments of a job's definition.
-pub(super) fn parse_plist(text: &str) -> Option<(String, Vec<String>)> {
+/// What a job's property list says, as far as it matters here.
+#[derive(Clone, Debug)]
+pub(super) struct Definition {
+    pub(super) label: String,
+    pub(super) arguments: Vec<String>,
+    pub(super) environment: Vec<(String, String)>,
+}
+
+/// Reads a job's property list.
+pub(super) fn parse_plist(text: &str) -> Option<Definition> {
     let label = strings(text.split_once("<key>Label</key>")?.1).into_iter().next()?;
     let array = text.split_once("<key>ProgramArguments</key>")?.1;
     let (array, _) = array.split_once("</array>")?;
-    text.trim_end().ends_with("</plist>").then(|| (label, strings(array)))
+    let whole = text.trim_end().ends_with("</plist>");
+    let environment = environment(text);
+    whole.then(|| Definition { label, arguments: strings(array), environment })
+}
+
+fn environment(text: &str) -> Vec<(String, String)> {
+    let after = text.split_once("<key>EnvironmentVariables</key>").map(|(_, after)| after);
+    let inside = after.and_then(|after| after.split_once("</dict>")).map(|(inside, _)| inside);
+    let keys = inside.unwrap_or_default().split("<key>").skip(1);
+    let pair = |part: &str| {
+        let (key, rest) = part.split_once("</key>")?;
+        Some((key.to_owned(), strings(rest).into_iter().next()?))
+    };
+    keys.filter_map(pair).collect()
 }
 
 fn strings(text: &str) -> Vec<String> {

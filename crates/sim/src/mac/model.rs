@@ -52,15 +52,14 @@ pub(super) struct Model {
     pub(super) agent_health: AgentHealth,
     /// Whether launchd refuses to restart loginwindow, as newer versions may.
     pub(super) kickstart_refused: bool,
-    /// Which content the kernel has verified for an inode.
-    verified: BTreeMap<u64, Bytes>,
+    /// Which revision of an inode the kernel has verified.
+    verified: BTreeMap<u64, u64>,
     pub(super) notices: Vec<Notice>,
 }
 
 impl Model {
     /// A Mac as it leaves the factory, or a wipe.
-    pub(super) fn factory(user: &str, password: &str, seed: &str) -> Self {
-        let mut files = Files::default();
+    pub(super) fn factory(mut files: Files, user: &str, password: &str, seed: &str) -> Self {
         files.replace(
             paths::PF_CONF,
             Bytes::from_static(rules::STOCK.as_bytes()),
@@ -109,15 +108,14 @@ impl Model {
         self.session_from = None;
         self.wrong_in_a_row = 0;
         self.files.remove("/private/tmp");
+        self.files.folder("/private/tmp", "root:wheel", 0o1777);
     }
 
     /// Starts what starts by itself.
     pub(super) fn boot(&mut self) {
         // macOS loads the main ruleset but leaves the filter off; a broken file loads nothing.
         let _ = self.pf.load_main(&self.files, paths::PF_CONF, false);
-        let in_folder = self.files.in_folder("/Library/LaunchDaemons");
-        let paths: Vec<String> = in_folder.map(str::to_owned).collect();
-        for path in paths {
+        for path in self.files.in_folder("/Library/LaunchDaemons") {
             self.load_job(&path);
         }
         self.start_loginwindow();
@@ -125,18 +123,18 @@ impl Model {
 
     /// Takes a job in and starts it. False: not a job that launchd accepts.
     pub(super) fn load_job(&mut self, path: &str) -> bool {
-        let Some(node) = self.files.get(path) else { return false };
-        if node.owner != "root:wheel" || node.mode & 0o022 != 0 {
+        let Some(stat) = self.files.stat(path) else { return false };
+        if stat.owner != "root:wheel" || stat.mode & 0o022 != 0 {
             return false;
         }
-        let Some((label, arguments)) = self.files.text(path).and_then(|text| parse_plist(&text))
-        else {
+        let Some(definition) = self.files.text(path).and_then(|text| parse_plist(&text)) else {
             return false;
         };
+        let label = definition.label.clone();
         if self.launchd.job(&label).is_some() {
             return false;
         }
-        self.launchd.insert(&label, arguments);
+        self.launchd.insert(definition);
         if label == plist::FIREWALL_JOB {
             self.pf.enabled |= self.pf.load_main(&self.files, paths::PF_CONF, false).is_ok();
         }
@@ -151,12 +149,13 @@ impl Model {
         if !self.may_execute(paths::AGENT) || self.agent_health == AgentHealth::NeverStarts {
             return;
         }
-        let kubeconfig = self.files.read(paths::KUBECONFIG).cloned();
+        let kubeconfig = self.files.read(paths::KUBECONFIG);
         let pid = self.launchd.new_pid();
         let Some(job) = self.launchd.job(AGENT_JOB) else { return };
         job.pid = Some(pid);
-        let args = job.arguments.iter().skip(1).cloned().collect();
-        self.notices.push(Notice::Started(AgentStart { args, kubeconfig }));
+        let args = job.definition.arguments.iter().skip(1).cloned().collect();
+        let environment = job.definition.environment.clone();
+        self.notices.push(Notice::Started(AgentStart { pid, args, environment, kubeconfig }));
     }
 
     /// Ends the agent's process, if there is one. Its job stays.
@@ -171,11 +170,11 @@ impl Model {
     /// The kernel remembers the signature of a file that ran: other bytes in the same file are
     /// killed, however well they are signed.
     fn may_execute(&mut self, path: &str) -> bool {
-        let Some(node) = self.files.get(path) else { return false };
-        let Some(content) = node.content.clone() else { return false };
-        let signed = content.ends_with(SIGNATURE) && node.mode & 0o111 != 0;
-        let verified = self.verified.entry(node.inode).or_insert_with(|| content.clone());
-        signed && *verified == content
+        let Some(stat) = self.files.stat(path) else { return false };
+        let tail = self.files.tail(path, SIGNATURE.len());
+        let signed = tail.is_some_and(|tail| tail == SIGNATURE) && stat.mode & 0o111 != 0;
+        let verified = *self.verified.entry(stat.inode).or_insert(stat.revision);
+        signed && verified == stat.revision
     }
 
     /// loginwindow starts, and logs the automatic user in if its password is right.
@@ -191,7 +190,7 @@ impl Model {
         if self.settings.get(key) != Some(&self.user) {
             return;
         }
-        if kcpassword::decode(file).as_deref() == Some(&self.password) {
+        if kcpassword::decode(&file).as_deref() == Some(&self.password) {
             self.session_from = Some(Instant::now() + LOGIN_TAKES);
         } else {
             let sealed = kcpassword::encode(kcpassword::SEALED);
@@ -216,13 +215,13 @@ impl Model {
     }
 
     fn sudoers_lines(&self) -> impl Iterator<Item = String> {
-        let ignored = |path: &&str| {
+        let ignored = |path: &String| {
             let name = path.rsplit('/').next().unwrap_or_default();
             name.contains('.') || name.ends_with('~')
         };
-        let in_folder = self.files.in_folder("/etc/sudoers.d").filter(move |path| !ignored(path));
-        in_folder.flat_map(|path| {
-            let text = self.files.text(path).unwrap_or_default();
+        let in_folder = self.files.in_folder("/etc/sudoers.d").into_iter();
+        in_folder.filter(move |path| !ignored(path)).flat_map(|path| {
+            let text = self.files.text(&path).unwrap_or_default();
             text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>()
         })
     }

@@ -1,7 +1,7 @@
 //! The packet filter as the kernel treats it: a main ruleset, anchors with rules and tables, loads
 //! that happen as a whole or not at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use super::files::Files;
@@ -20,6 +20,8 @@ pub(super) struct Pf {
     /// The main ruleset's filter rules and anchor points.
     pub(super) main: Vec<String>,
     pub(super) anchors: BTreeMap<String, Ruleset>,
+    /// Tables of the main ruleset, which outlive their rules.
+    pub(super) main_tables: BTreeSet<String>,
     /// What macOS put into the main ruleset for VMs; lost with it.
     pub(super) translates_for_vms: bool,
 }
@@ -42,6 +44,7 @@ pub struct Packet {
 /// What a parsed main ruleset would do.
 struct Parsed {
     main: Vec<String>,
+    tables: BTreeSet<String>,
     loads: Vec<(String, String, Ruleset)>,
 }
 
@@ -73,6 +76,7 @@ impl Pf {
             anchors.insert(anchor.clone(), ruleset.clone());
         }
         self.main = parsed.main;
+        self.main_tables.extend(parsed.tables);
         self.anchors = anchors;
         self.translates_for_vms = false;
         Ok(())
@@ -127,6 +131,7 @@ fn matches(rule: &str, ruleset: &Ruleset, packet: Packet) -> bool {
         word => Some(word),
     });
     words.contains(&direction)
+        && !words.contains(&"inet6")
         && after("proto").is_none_or(|protocol| protocol == packet.protocol)
         && after("from").is_none_or(|word| covers(word, ruleset, packet.source))
         && after("to").is_none_or(|word| covers(word, ruleset, packet.destination))
@@ -157,7 +162,7 @@ fn syntax_error(path: &str, line: usize) -> String {
 
 fn parse_main(files: &Files, path: &str) -> Result<Parsed, String> {
     let text = files.text(path).ok_or_else(|| format!("pfctl: {path}: No such file\n"))?;
-    let mut parsed = Parsed { main: Vec::new(), loads: Vec::new() };
+    let mut parsed = Parsed { main: Vec::new(), tables: BTreeSet::new(), loads: Vec::new() };
     let mut order = 0;
     if !text.is_empty() && !text.ends_with('\n') {
         return Err(syntax_error(path, text.lines().count()));
@@ -165,7 +170,13 @@ fn parse_main(files: &Files, path: &str) -> Result<Parsed, String> {
     for (number, line) in text.lines().map(str::trim).enumerate() {
         let words: Vec<&str> = line.split_whitespace().collect();
         let place = match words.first().copied() {
-            None | Some("table") => continue,
+            None => continue,
+            Some("table") => {
+                if let [_, name, "persist", ..] = words[..] {
+                    parsed.tables.insert(name.trim_matches(['<', '>']).to_owned());
+                }
+                continue;
+            }
             Some(word) if word.starts_with('#') => continue,
             Some("load") => {
                 parsed.loads.push(parse_load(files, &words, path, number)?);

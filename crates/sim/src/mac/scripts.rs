@@ -22,6 +22,13 @@ pub(super) fn run(mac: &mut Model, script: Script, arguments: &[String], stdin: 
         }
         [sha256] if script == scripts::UNPACK_TART => unpack_tart(mac, sha256, stdin),
         [user] if script == scripts::AGENT_FOLDERS => agent_folders(mac, user),
+        [] if script == scripts::END_LEFTOVERS => ok(""),
+        [flag, names @ ..] if script == scripts::READ_PREFERENCES => {
+            let shown = names
+                .chunks_exact(2)
+                .map(|name| super::tools::preference(mac, flag, &name[0], &name[1]) + "\n");
+            ok(shown.collect::<String>())
+        }
         _ => fail(127, format!("no such script here: {script:?}\n")),
     }
 }
@@ -57,12 +64,12 @@ fn unpack_tart(mac: &mut Model, sha256: &str, archive: &Bytes) -> Output {
 fn agent_folders(mac: &mut Model, user: &str) -> Output {
     let owner = format!("{user}:staff");
     for folder in [paths::VM_LOGS, paths::VM_USER_DATA] {
-        if mac.files.get(folder).is_none() {
+        if mac.files.stat(folder).is_none() {
             mac.files.folder(folder, &owner, 0o755);
         }
         mac.files.chown(folder, &owner, 0o755);
     }
-    if mac.files.get(paths::AGENT_LOG).is_none() {
+    if mac.files.stat(paths::AGENT_LOG).is_none() {
         mac.files.replace(paths::AGENT_LOG, Bytes::new(), &owner, 0o644);
     }
     mac.files.chown(paths::AGENT_LOG, &owner, 0o644);

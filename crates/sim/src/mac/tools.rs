@@ -12,6 +12,10 @@ pub(super) fn ok(stdout: impl Into<String>) -> Output {
     Output { status: 0, stdout: stdout.into().into(), stderr: Bytes::new() }
 }
 
+fn ok_saying(stderr: impl Into<String>) -> Output {
+    Output { status: 0, stdout: Bytes::new(), stderr: stderr.into().into() }
+}
+
 pub(super) fn fail(status: i32, stderr: impl Into<String>) -> Output {
     Output { status, stdout: Bytes::new(), stderr: stderr.into().into() }
 }
@@ -22,6 +26,7 @@ pub(super) fn only_looks(argv: &[&str]) -> bool {
         argv,
         ["true" | "stat" | "id" | "pgrep" | "shasum", ..]
             | ["defaults", "read", ..]
+            | ["defaults", "-currentHost", "read", ..]
             | ["pmset", "-g"]
             | ["scutil", "--get", ..]
             | ["launchctl", "print", ..]
@@ -31,8 +36,26 @@ pub(super) fn only_looks(argv: &[&str]) -> bool {
         && argv.iter().any(|word| ["-s", "-n", "show"].contains(word)))
 }
 
+/// Whether a tool does anything for root alone.
+fn needs_root(argv: &[&str]) -> bool {
+    match argv {
+        ["pfctl" | "killall" | "visudo", ..] | ["pmset", "-a", ..] | ["scutil", "--set", ..] => {
+            true
+        }
+        ["launchctl", verb, target, ..] => {
+            ["kickstart", "bootstrap", "bootout", "enable"].contains(verb)
+                && target.starts_with("system")
+        }
+        ["defaults", "write", domain, ..] => domain.starts_with("/Library"),
+        _ => false,
+    }
+}
+
 /// Runs one tool.
-pub(super) fn run(mac: &mut Model, argv: &[&str]) -> Output {
+pub(super) fn run(mac: &mut Model, argv: &[&str], as_root: bool) -> Output {
+    if needs_root(argv) && !as_root {
+        return fail(1, format!("{}: Operation not permitted\n", argv.first().unwrap_or(&"")));
+    }
     match argv {
         ["true"] => ok(""),
         ["id", "-u", user] if *user == mac.user => ok(format!("{UID}\n")),
@@ -46,16 +69,13 @@ pub(super) fn run(mac: &mut Model, argv: &[&str]) -> Output {
         ["mv", "-f", from, _] => fail(1, format!("mv: {from}: No such file or directory\n")),
         ["pgrep", "-f", _] if mac.vms > 0 => ok("4711\n"),
         ["pgrep", "-f", _] => fail(1, ""),
+        ["visudo", "-cf", path] => visudo(mac, path),
         ["codesign", rest @ ..] => codesign(mac, rest),
         ["killall", "-HUP", "loginwindow"] => hang_up_loginwindow(mac),
         ["launchctl", rest @ ..] => launchctl(mac, rest),
         ["pfctl", rest @ ..] => pfctl(mac, rest),
-        ["defaults", "read", domain, key] => {
-            get(mac, &format!("defaults {domain} {key}"), "The domain/default pair does not exist")
-        }
-        ["defaults", "write", domain, key, _kind, value] => {
-            set(mac, format!("defaults {domain} {key}"), value)
-        }
+        ["defaults", "-currentHost", rest @ ..] => defaults(mac, "defaults -currentHost", rest),
+        ["defaults", rest @ ..] => defaults(mac, "defaults", rest),
         ["scutil", "--get", kind] => get(mac, &format!("scutil {kind}"), "not set"),
         ["scutil", "--set", kind, value] => set(mac, format!("scutil {kind}"), value),
         ["pmset", "-g"] => pmset_shown(mac),
@@ -66,8 +86,8 @@ pub(super) fn run(mac: &mut Model, argv: &[&str]) -> Output {
 }
 
 fn stat(mac: &Model, path: &str) -> Output {
-    match mac.files.get(path) {
-        Some(node) => ok(format!("{} {:o}\n", node.owner, node.mode)),
+    match mac.files.stat(path) {
+        Some(stat) => ok(format!("{} {:o}\n", stat.owner, stat.mode)),
         None => fail(1, format!("stat: {path}: stat: No such file or directory\n")),
     }
 }
@@ -79,19 +99,31 @@ fn shasum(mac: &Model, path: &str) -> Output {
     }
 }
 
+fn visudo(mac: &Model, path: &str) -> Output {
+    let Some(text) = mac.files.text(path) else {
+        return fail(1, format!("visudo: unable to open {path}: No such file or directory\n"));
+    };
+    let good = |line: &str| line.is_empty() || line.starts_with('#') || line.contains(" ALL=");
+    match text.lines().position(|line| !good(line.trim())) {
+        None => ok(format!("{path}: parsed OK\n")),
+        Some(at) => fail(1, format!("{path}:{}: syntax error\n", at + 1)),
+    }
+}
+
 /// Signing changes the file; signing again changes nothing more.
 fn codesign(mac: &mut Model, arguments: &[&str]) -> Output {
-    let Some(content) = arguments.last().and_then(|path| mac.files.read(path)).cloned() else {
+    let tail = |path: &&str| mac.files.tail(path, SIGNATURE.len());
+    let Some(tail) = arguments.last().and_then(tail) else {
         return fail(1, "No such file or directory\n");
     };
     match arguments {
         ["--force", "--sign", "-", path] => {
-            if !content.ends_with(SIGNATURE) {
-                mac.files.overwrite(path, [&content[..], SIGNATURE].concat().into());
+            if tail != SIGNATURE {
+                mac.files.append(path, SIGNATURE);
             }
             ok("")
         }
-        ["--verify", _] if content.ends_with(SIGNATURE) => ok(""),
+        ["--verify", _] if tail == SIGNATURE => ok(""),
         _ => fail(1, "code object is not signed at all\n"),
     }
 }
@@ -180,6 +212,10 @@ fn pfctl(mac: &mut Model, arguments: &[&str]) -> Output {
         };
         return loaded.map_or_else(|error| fail(1, error), |()| ok(""));
     }
+    if let ["-t", table, "-T", "kill"] = arguments {
+        let killed = usize::from(mac.pf.main_tables.remove(*table));
+        return ok_saying(format!("{killed} table deleted.\n"));
+    }
     if let Some(table) = value(arguments, "-t") {
         let found = anchor.and_then(|anchor| mac.pf.anchors.get(anchor)?.tables.get(table));
         return match found {
@@ -195,6 +231,9 @@ fn pfctl(mac: &mut Model, arguments: &[&str]) -> Output {
         (Some("info"), _) if mac.pf.enabled => ok("Status: Enabled for 0 days 00:00:01\n"),
         (Some("info"), _) => ok("Status: Disabled\n"),
         (Some("rules"), None) => ok(lines(&mac.pf.main)),
+        (Some("Tables"), None) => {
+            ok(mac.pf.main_tables.iter().fold(String::new(), |text, name| text + name + "\n"))
+        }
         (Some("rules"), Some(anchor)) => {
             ok(mac.pf.anchors.get(anchor).map(|ruleset| lines(&ruleset.rules)).unwrap_or_default())
         }
@@ -204,6 +243,42 @@ fn pfctl(mac: &mut Model, arguments: &[&str]) -> Output {
         }
         _ => fail(1, "usage: pfctl\n"),
     }
+}
+
+fn defaults(mac: &mut Model, whose: &str, arguments: &[&str]) -> Output {
+    match arguments {
+        ["read", domain, key] => {
+            get(mac, &format!("{whose} {domain} {key}"), "The domain/default pair does not exist\n")
+        }
+        ["write", domain, key, value @ ..] => match shown(value) {
+            Some(value) => set(mac, format!("{whose} {domain} {key}"), &value),
+            None => fail(1, "Unexpected argument; leaving defaults unchanged.\n"),
+        },
+        _ => fail(64, "Command line interface to a user's defaults.\n"),
+    }
+}
+
+/// A value as `defaults read` prints it.
+fn shown(value: &[&str]) -> Option<String> {
+    let quoted = |items: &[&str]| items.iter().map(|item| format!("    \"{item}\"")).collect();
+    match value {
+        ["-int" | "-string", value] => Some((*value).to_owned()),
+        ["-bool", "true"] => Some("1".to_owned()),
+        ["-bool", "false"] => Some("0".to_owned()),
+        ["-array", items @ ..] => {
+            let items: Vec<String> = quoted(items);
+            Some(format!("(\n{}\n)", items.join(",\n")))
+        }
+        ["-dict", key, "-int", value] => Some(format!("{{\n    {key} = {value};\n}}")),
+        _ => None,
+    }
+}
+
+/// What a preference is, without blanks, as our script prints it.
+pub(super) fn preference(mac: &Model, flag: &str, domain: &str, key: &str) -> String {
+    let whose = if flag.is_empty() { "defaults" } else { "defaults -currentHost" };
+    let found = mac.settings.get(&format!("{whose} {domain} {key}"));
+    found.map(|value| value.split_whitespace().collect()).unwrap_or_default()
 }
 
 fn get(mac: &Model, key: &str, missing: &str) -> Output {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 /// An answer, before the headers that all answers have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
@@ -20,10 +21,19 @@ pub struct Answer {
     /// The body.
     #[serde(default)]
     pub body: String,
+    /// One of the service's own errors, which it sends as its settings say; any other answer goes
+    /// out as it is.
+    #[serde(skip)]
+    pub(super) is_typed: bool,
 }
 
 fn json_type() -> String {
     "application/json".to_owned()
+}
+
+/// A time as the service writes it: always six digits of a second.
+pub(super) fn time(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()
 }
 
 /// What an operation ends with.
@@ -31,12 +41,16 @@ pub(super) type Performed = Result<Answer, Answer>;
 
 impl Answer {
     /// A JSON body.
-    ///
-    /// # Panics
-    /// If the status is not one.
     #[must_use]
     pub fn json(status: u16, body: &Value) -> Self {
-        Self { status, content_type: json_type(), retry_after: None, body: body.to_string() }
+        Self::raw(status, &json_type(), &body.to_string())
+    }
+
+    /// Any type of body, as it is.
+    #[must_use]
+    pub fn raw(status: u16, content_type: &str, body: &str) -> Self {
+        let (content_type, body) = (content_type.to_owned(), body.to_owned());
+        Self { status, content_type, retry_after: None, body, is_typed: false }
     }
 
     /// 200, as for everything but deletions.
@@ -48,26 +62,38 @@ impl Answer {
     /// 204: JSON by its header, but empty.
     #[must_use]
     pub fn no_content() -> Self {
-        Self { body: String::new(), ..Self::json(204, &Value::Null) }
+        Self::raw(204, &json_type(), "")
     }
 
     /// A gateway's words instead of the service's.
     #[must_use]
     pub fn html(status: u16) -> Self {
-        let body = format!("<html><body><h1>{status}</h1></body></html>");
-        Self { content_type: "text/html".to_owned(), body, ..Self::no_content() }
-            .with_status(status)
+        Self::raw(status, "text/html", &format!("<html><body><h1>{status}</h1></body></html>"))
     }
 
     /// A status and nothing else.
     #[must_use]
     pub fn empty(status: u16) -> Self {
-        Self { content_type: "text/plain".to_owned(), ..Self::no_content() }.with_status(status)
+        Self::raw(status, "text/plain", "")
     }
 
-    fn with_status(self, status: u16) -> Self {
-        Self { status, ..self }
-    }
+    /// The types of error that [`Answer::error`] knows.
+    pub const ERRORS: &[&str] = &[
+        "already_exists",
+        "conflict",
+        "denied_authentication",
+        "expired",
+        "invalid_arguments",
+        "locked",
+        "not_found",
+        "out_of_stock",
+        "permissions_denied",
+        "precondition_failed",
+        "quotas_exceeded",
+        "resource_expired",
+        "too_many_requests",
+        "transient_state",
+    ];
 
     /// One of the service's typed errors, with plausible fields, by its `type`.
     #[must_use]
@@ -85,7 +111,7 @@ impl Answer {
                 kind,
                 "resource is expired",
                 json!({"resource": "server", "resource_id": id,
-                       "expired_since": "2026-01-02T03:04:05Z"}),
+                       "expired_since": "2026-01-02T03:04:05.000000Z"}),
             ),
             "precondition_failed" => {
                 Self::too_early("2026-03-06T08:25:47.808092Z".parse().expect("a time"))
@@ -104,7 +130,7 @@ impl Answer {
         let mut body = extra;
         body["type"] = kind.into();
         body["message"] = message.into();
-        Self::json(status, &body)
+        Self { is_typed: true, ..Self::json(status, &body) }
     }
 
     pub(super) fn invalid(argument: &str, reason: &str, help: &str) -> Self {
@@ -163,7 +189,7 @@ impl Answer {
         Self::typed(503, "out_of_stock", "resource is out of stock", extra)
     }
 
-    /// Too many calls, with the seconds until the limit is lifted.
+    /// Too many calls, with the seconds until the limit is lifted. The date is added when it goes.
     #[must_use]
     pub fn too_many_requests(reset_seconds: u32) -> Self {
         let extra = json!({"help_message": "slow down", "reset_seconds": reset_seconds,

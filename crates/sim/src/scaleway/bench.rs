@@ -54,7 +54,7 @@ pub async fn bench(hosts: usize) -> io::Result<BenchReport> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let mut server = tokio::task::JoinSet::new();
-    server.spawn(scaleway.serve(listener));
+    server.spawn(async { match scaleway.serve(listener).await {} });
     let stream = TokioIo::new(TcpStream::connect(address).await?);
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(stream).await.map_err(io::Error::other)?;

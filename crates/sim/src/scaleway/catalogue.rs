@@ -88,7 +88,7 @@ pub(super) struct Kind {
     gigabits: u64,
 }
 
-pub(super) const GB: u64 = 1_000_000_000;
+const GB: u64 = 1_000_000_000;
 
 #[rustfmt::skip]
 const KINDS: &[Kind] = &[
@@ -121,6 +121,17 @@ pub(super) fn kind_of(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
+/// The kind of that name, or which names there are.
+pub(super) fn known(name: &str) -> Result<&'static Kind, String> {
+    let names = || server_types().collect::<Vec<_>>().join(", ");
+    kind_of(name).ok_or_else(|| format!("type: there is no {name:?}; the types are {}", names()))
+}
+
+/// The names of all kinds of servers, wherever they stand.
+pub fn server_types() -> impl Iterator<Item = &'static str> {
+    KINDS.iter().map(|kind| kind.name)
+}
+
 /// All kinds that stand in a zone.
 pub(super) fn kinds_in(zone: &str) -> impl Iterator<Item = &'static Kind> {
     KINDS.iter().filter(move |kind| kind.zone == zone)
@@ -132,11 +143,23 @@ impl Kind {
         self.default_image != ASAHI
     }
 
+    /// The bandwidth that this kind has if `wanted` is asked for: 0 asks for the default.
+    pub(super) fn bandwidth(&self, wanted: u64) -> Option<u64> {
+        match wanted {
+            0 => Some(GB),
+            _ => self.bandwidths().find(|offered| *offered == wanted),
+        }
+    }
+
+    fn bandwidths(&self) -> impl Iterator<Item = u64> {
+        (1..=self.gigabits).map(|step| step * GB)
+    }
+
     pub(super) fn to_json(self, stock: &str, default_os: Option<&Image>) -> Value {
         let lease = if self.has_floor() { "86400s" } else { "0s" };
-        let steps: Vec<u64> = (1..=self.gigabits).map(|step| step * GB).collect();
+        let steps: Vec<u64> = self.bandwidths().collect();
         json!({
-            "name": self.name, "zone": self.zone, "stock": stock, "minimum_lease_duration": lease,
+            "name": self.name, "stock": stock, "minimum_lease_duration": lease,
             "cpu": {"name": self.cpu, "core_count": self.cores, "frequency": 3_500_000_000_u64,
                     "sockets": 1, "threads_per_core": 1},
             "disk": {"capacity": self.disk_gb * GB, "type": "SSD"},

@@ -11,23 +11,28 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::Scaleway;
-use super::answer::Answer;
+use super::answer::{Answer, time};
+use super::catalogue::{self, Image};
 use super::gate::{Operation, Verdict};
 use super::host::Phase;
-use super::levers::{HostSpec, HostView, Rule};
+use super::keys::Key;
+use super::levers::{HostSpec, Rule};
+use super::seeded::ORGANIZATION;
+use super::settings::Shown;
 use super::state::State;
 
-/// What `/sim/` understands, for people.
-pub const LEVERS: &str = "\
+const LEVERS: &str = "\
 GET    /sim/state       everything there is, but for passwords
+GET    /sim/macs        what it takes to be the Macs: addresses, passwords, keys
 POST   /sim/hosts       pre-order: {'name': 'pool-1', 'type'?: 'M2-L', 'zone'?: 'fr-par-1',
                         'os'?: 'macos-sequoia-15.6', 'project'?: '<id>',
                         'ordered_seconds_ago'?: 172800}
-PATCH  /sim/hosts/<id>  out of band: {'name'?: 'x', 'status'?: 'locked'}
+PATCH  /sim/hosts/<id>  out of band: {'name'?: 'x', 'status'?: 'locked'}, until something
+                        changes it
 DELETE /sim/hosts/<id>  out of band, whatever its floor
 POST   /sim/stock       {'zone': 'fr-par-1', 'type': 'M4-M', 'left': 0}
-DELETE /sim/os/<id>     withdraw an image
-POST   /sim/clock       {'advance_seconds': 3600}
+DELETE /sim/os/<id>     withdraw an image, by its id or name
+POST   /sim/clock       {'advance_seconds': 3600}, ten years at most
 POST   /sim/rules       {'operation'?: 'update_server', 'server'?: '<id>', 'nth'?: 1,
                         'times'?: 1 (0: for ever), 'effect': <effect>}
 DELETE /sim/rules       forget all rules
@@ -38,6 +43,40 @@ Bodies are JSON, shown here with single quotes; ? marks what may be left out.
 {'html': 502}, {'empty': 500}, {'answer': {'status': 429, 'content_type'?: 'text/plain',
 'retry_after'?: '7', 'body'?: '...'}}
 ";
+
+/// The furthest that the clock moves at once.
+const ADVANCE_MAX_SECONDS: u64 = 10 * 365 * 24 * 3600;
+
+/// The states that a lever can put a server into.
+const STATUSES: &[&str] = &[
+    "unknown_status",
+    "starting",
+    "ready",
+    "error",
+    "rebooting",
+    "updating",
+    "locking",
+    "locked",
+    "unlocking",
+    "reinstalling",
+    "busy",
+];
+
+/// What `/sim/` understands, for people: every lever, and every word that one takes.
+#[must_use]
+pub fn levers() -> String {
+    let operations: Vec<&str> = Operation::ALL.iter().map(|operation| operation.label()).collect();
+    let types: Vec<&str> = catalogue::server_types().collect();
+    let images: Vec<&str> = catalogue::images().iter().map(|image| image.name).collect();
+    format!(
+        "{LEVERS}\nOperations: {}.\nError types: {}.\nStatus: {}.\nTypes: {}.\nImages: {}.\n",
+        operations.join(", "),
+        Answer::ERRORS.join(", "),
+        STATUSES.join(", "),
+        types.join(", "),
+        images.join(", "),
+    )
+}
 
 type Pulled = Result<Value, String>;
 
@@ -126,10 +165,12 @@ impl Effect {
             Self::HangAnswer => return Ok(Verdict::HangAfter),
             Self::Delay(seconds) => {
                 let delay = Duration::try_from_secs_f64(seconds);
-                return delay.map(Verdict::Delay).map_err(|error| error.to_string());
+                return delay.map(Verdict::Delay).map_err(|error| format!("delay: {error}"));
             }
             Self::Error(kind) => {
-                Answer::error(&kind).ok_or_else(|| format!("there is no error type {kind:?}"))?
+                let types = || Answer::ERRORS.join(", ");
+                let none = || format!("error: there is no {kind:?}; the types are {}", types());
+                Answer::error(&kind).ok_or_else(none)?
             }
             Self::Html(status) => Answer::html(status),
             Self::Empty(status) => Answer::empty(status),
@@ -138,7 +179,7 @@ impl Effect {
         if (200..600).contains(&answer.status) {
             Ok(Verdict::FailBefore(answer))
         } else {
-            Err(format!("{} is not the status of an answer", answer.status))
+            Err(format!("status: {} is not the one of an answer: 200 to 599", answer.status))
         }
     }
 }
@@ -148,36 +189,39 @@ impl Scaleway {
     pub(super) fn control(&self, request: &Request<Bytes>) -> Answer {
         let segments: Vec<&str> = request.uri().path().trim_matches('/').split('/').collect();
         let pulled = match (request.method().as_str(), &segments[1..]) {
-            ("GET", []) => return Answer { body: LEVERS.to_owned(), ..Answer::empty(200) },
+            ("GET", []) => return Answer::raw(200, "text/plain", &levers()),
             ("GET", ["state"]) => Ok(self.with(|state| state.dump())),
+            ("GET", ["macs"]) => Ok(self.macs()),
             ("POST", ["hosts"]) => self.pull(request, State::add_host),
             ("PATCH", ["hosts", id]) => {
                 self.pull(request, |state, change| state.change_host(id, change))
             }
             ("DELETE", ["hosts", id]) => self.with(|state| state.drop_host(id)),
-            ("POST", ["stock"]) => self.pull(request, |state, stock: Stock| {
-                state.stock.insert((stock.zone, stock.r#type), stock.left);
-                Ok(json!({}))
-            }),
-            ("DELETE", ["os", id]) => self.with(|state| {
-                state.images.retain(|image| image.id != *id);
-                Ok(json!({}))
-            }),
-            ("POST", ["clock"]) => body(request).map(|clock: ClockBody| {
-                self.advance(Duration::from_secs(clock.advance_seconds));
-                json!({"now": self.with(|state| state.now)})
-            }),
+            ("POST", ["stock"]) => self.pull(request, State::put_stock),
+            ("DELETE", ["os", id]) => self.with(|state| state.drop_image(id)),
+            ("POST", ["clock"]) => body(request).and_then(|clock| self.move_clock(&clock)),
             ("POST", ["rules"]) => self.pull(request, State::add_rule),
             ("DELETE", ["rules"]) => {
                 self.clear_rules();
                 Ok(json!({}))
             }
-            _ => Err(format!("there is no such lever; there are:\n{LEVERS}")),
+            (method, _) => {
+                let path = request.uri().path();
+                Err(format!("there is no lever {method} {path}; there are:\n{}", levers()))
+            }
         };
         match pulled {
             Ok(value) => Answer::ok(&value),
-            Err(problem) => Answer { body: problem + "\n", ..Answer::empty(400) },
+            Err(problem) => Answer::raw(400, "text/plain", &(problem + "\n")),
         }
+    }
+
+    fn move_clock(&self, clock: &ClockBody) -> Pulled {
+        if clock.advance_seconds > ADVANCE_MAX_SECONDS {
+            return Err(format!("advance_seconds: at most {ADVANCE_MAX_SECONDS} at once"));
+        }
+        self.advance(Duration::from_secs(clock.advance_seconds));
+        Ok(json!({"now": self.with(|state| time(state.now))}))
     }
 
     fn pull<T: DeserializeOwned>(
@@ -191,7 +235,17 @@ impl Scaleway {
 }
 
 fn body<T: DeserializeOwned>(request: &Request<Bytes>) -> Result<T, String> {
-    serde_json::from_slice(request.body()).map_err(|error| format!("the body: {error}"))
+    let mut json = serde_json::Deserializer::from_slice(request.body());
+    let whole = |problem: &dyn std::fmt::Display| {
+        format!("the body: {problem}; GET /sim/ shows what each lever takes")
+    };
+    let read = serde_path_to_error::deserialize(&mut json);
+    let read = read.map_err(|error| match error.path().to_string().as_str() {
+        "." | "?" => whole(error.inner()),
+        field => format!("{field}: {}", error.inner()),
+    })?;
+    json.end().map_err(|error| whole(&error))?;
+    Ok(read)
 }
 
 impl State {
@@ -201,11 +255,39 @@ impl State {
 
     fn known(&self, id: &str) -> Result<ServerId, String> {
         let id = id.parse().map_err(|error| format!("{error}"))?;
-        if self.hosts.contains_key(&id) { Ok(id) } else { Err(format!("there is no host {id}")) }
+        if self.hosts.contains_key(&id) {
+            Ok(id)
+        } else {
+            Err(format!("there is no host {id}; GET /sim/state lists them"))
+        }
+    }
+
+    fn put_stock(&mut self, stock: Stock) -> Pulled {
+        let kind = catalogue::known(&stock.r#type)?;
+        if kind.zone != stock.zone.as_str() {
+            return Err(format!("zone: {} stands in {} alone", kind.name, kind.zone));
+        }
+        self.stock.insert((stock.zone, stock.r#type), stock.left);
+        Ok(json!({}))
+    }
+
+    fn drop_image(&mut self, wanted: &str) -> Pulled {
+        let known: Vec<String> =
+            self.images.iter().map(|image| format!("{} ({})", image.id, image.name)).collect();
+        let before = self.images.len();
+        self.images.retain(|image| image.id != wanted && image.name != wanted);
+        if self.images.len() == before {
+            return Err(format!("there is no image {wanted:?}; there are {}", known.join(", ")));
+        }
+        Ok(json!({}))
     }
 
     fn change_host(&mut self, id: &str, change: HostChange) -> Pulled {
         let id = self.known(id)?;
+        if let Some(status) = change.status.as_deref().filter(|it| !STATUSES.contains(it)) {
+            let known = STATUSES.join(", ");
+            return Err(format!("status: there is no {status:?}; there are {known}"));
+        }
         self.change(&id, |host| {
             host.name = change.name.unwrap_or_else(|| host.name.clone());
             if let Some(status) = change.status {
@@ -222,6 +304,12 @@ impl State {
     }
 
     fn add_rule(&mut self, body: RuleBody) -> Pulled {
+        if body.nth == 0 {
+            return Err("nth: 0 is no call; the next one is 1".to_owned());
+        }
+        if let Some(id) = body.server.as_ref().filter(|id| !self.gone.contains(id)) {
+            self.known(id.as_str()).map_err(|problem| format!("server: {problem}"))?;
+        }
         let rule = Rule {
             operation: body.operation,
             server: body.server,
@@ -236,12 +324,15 @@ impl State {
     /// Everything, but for passwords.
     pub(super) fn dump(&self) -> Value {
         let host = |id: &ServerId| {
-            let view = HostView::of(&self.hosts[id]);
-            json!({
-                "id": view.id, "name": view.name, "type": view.server_type, "zone": view.zone,
-                "status": view.status.as_str(), "deletion_scheduled": view.deletion_scheduled,
-                "wipes": view.generation, "power_cycles": view.power_cycles, "ip": view.ip,
-            })
+            let host = &self.hosts[id];
+            let mut seen = host.to_json(self.seeded(), Shown::Empty);
+            let fields = seen.as_object_mut().expect("a server is an object");
+            fields.retain(|name, _| !matches!(name.as_str(), "sudo_password" | "vnc_url"));
+            seen["os"] = host.image.name.into();
+            seen["wipes"] = host.wipes.into();
+            seen["power_cycles"] = host.power_cycles.into();
+            seen["next_change_at"] = host.due().map(time).into();
+            seen
         };
         let rule = |rule: &Rule| {
             json!({
@@ -254,12 +345,20 @@ impl State {
             .stock
             .iter()
             .map(|((zone, kind), left)| json!({"zone": zone, "type": kind, "left": left}));
+        let image = |image: &Image| json!({"id": image.id, "name": image.name});
+        let key = |key: &Key| {
+            json!({"id": key.id, "name": key.name, "project": key.project,
+                   "disabled": key.disabled, "created_at": time(key.created_at)})
+        };
+        let settings = &self.settings;
         json!({
-            "now": self.now, "seed": self.settings.seed, "project": self.settings.project,
+            "now": time(self.now), "seed": settings.seed, "project": settings.project,
+            "organization": ORGANIZATION, "unsure": settings.unsure, "quotas": settings.quotas,
+            "max_page_size": settings.max_page_size, "seconds": settings.durations.in_seconds(),
             "hosts": self.order.iter().map(host).collect::<Vec<_>>(),
             "deleted": self.gone, "stock": stock.collect::<Vec<_>>(),
-            "ssh_keys": self.keys.iter().map(|key| &key.name).collect::<Vec<_>>(),
-            "images": self.images.iter().map(|image| &image.name).collect::<Vec<_>>(),
+            "ssh_keys": self.keys.iter().map(key).collect::<Vec<_>>(),
+            "images": self.images.iter().map(image).collect::<Vec<_>>(),
             "rules": self.rules.iter().map(rule).collect::<Vec<_>>(), "calls": self.calls,
         })
     }

@@ -7,6 +7,7 @@ use applecart_scaleway::{ProjectId, SEALED, ServerStatus};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::answer::time;
 use super::catalogue::Image;
 use super::seeded::{ORGANIZATION, Seeded};
 use super::settings::{NewPassword, Shown};
@@ -50,6 +51,7 @@ pub(super) struct Host {
     pub commitment: Commitment,
     pub vpc: Vpc,
     pub bandwidth: u64,
+    pub kext_enabled: bool,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
     pub deletable_at: Timestamp,
@@ -148,12 +150,13 @@ impl Host {
             "ip": self.ip, "vnc_url": vnc_url, "ssh_username": USER,
             "sudo_password": sudo_password, "vnc_port": VNC_PORT,
             "os": self.image.inside_server(), "status": self.status().as_str(),
-            "created_at": self.created_at, "updated_at": self.updated_at,
-            "deletable_at": self.deletable_at, "deletion_scheduled": self.deletion_scheduled,
+            "created_at": time(self.created_at), "updated_at": time(self.updated_at),
+            "deletable_at": time(self.deletable_at),
+            "deletion_scheduled": self.deletion_scheduled,
             "zone": self.zone, "delivered": self.delivered, "vpc_status": self.vpc_status(),
             "commitment": self.commitment_json(), "public_bandwidth_bps": self.bandwidth,
             "runner_configuration": null, "tags": [], "applied_runner_configuration_ids": [],
-            "kext_enabled": false,
+            "kext_enabled": self.kext_enabled,
         })
     }
 

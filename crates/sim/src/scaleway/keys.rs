@@ -8,7 +8,7 @@ use md5::{Digest, Md5};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, Performed};
+use super::answer::{Answer, Performed, time};
 use super::route::{Query, body};
 use super::seeded::ORGANIZATION;
 use super::settings::Accepts;
@@ -33,8 +33,8 @@ impl Key {
     fn to_json(&self) -> Value {
         json!({
             "id": self.id, "name": self.name, "public_key": self.public,
-            "fingerprint": fingerprint(&self.public), "created_at": self.created_at,
-            "updated_at": self.updated_at, "organization_id": ORGANIZATION,
+            "fingerprint": fingerprint(&self.public), "created_at": time(self.created_at),
+            "updated_at": time(self.updated_at), "organization_id": ORGANIZATION,
             "project_id": self.project, "disabled": self.disabled,
         })
     }
@@ -45,30 +45,51 @@ fn fingerprint(public_key: &str) -> String {
     let (algorithm, blob) = public_key.split_once(' ').unwrap_or((public_key, ""));
     let blob = STANDARD.decode(blob).unwrap_or_default();
     let hex: Vec<String> = Md5::digest(&blob).iter().map(|byte| format!("{byte:02x}")).collect();
-    let bits = match algorithm {
-        "ssh-rsa" => 4_096,
-        "ecdsa-sha2-nistp384" => 384,
-        "ecdsa-sha2-nistp521" => 521,
-        "ssh-dss" => 1_024,
-        _ => 256,
-    };
+    let bits = bits(algorithm, &blob).unwrap_or_default();
     format!("{bits} MD5:{} ({algorithm})", hex.join(":"))
+}
+
+/// How long a key of this type is, if the blob is one (RFC 4253, section 6.6).
+fn bits(algorithm: &str, blob: &[u8]) -> Option<usize> {
+    let fields = fields(blob)?;
+    match (algorithm, &fields[..]) {
+        (_, [name, ..]) if *name != algorithm.as_bytes() => None,
+        ("ssh-rsa", [_, _exponent, modulus]) => Some(length(modulus)),
+        ("ssh-dss", [_, prime, _, _, _]) => Some(length(prime)),
+        ("ssh-ed25519", [_, key]) if key.len() == 32 => Some(256),
+        ("ecdsa-sha2-nistp256", [_, b"nistp256", _]) => Some(256),
+        ("ecdsa-sha2-nistp384", [_, b"nistp384", _]) => Some(384),
+        ("ecdsa-sha2-nistp521", [_, b"nistp521", _]) => Some(521),
+        _ => None,
+    }
+}
+
+/// The fields of a blob, each of which is written after its length.
+fn fields(mut blob: &[u8]) -> Option<Vec<&[u8]>> {
+    let mut fields = Vec::new();
+    while !blob.is_empty() {
+        let (length, rest) = blob.split_first_chunk()?;
+        let length = usize::try_from(u32::from_be_bytes(*length)).ok()?;
+        let (field, rest) = rest.split_at_checked(length)?;
+        fields.push(field);
+        blob = rest;
+    }
+    Some(fields)
+}
+
+/// The bits of a number, whose first byte may be a zero that keeps it positive.
+fn length(number: &[u8]) -> usize {
+    let zeros: usize = number.iter().take_while(|byte| **byte == 0).count();
+    let first = number.get(zeros).map_or(0, |byte| byte.leading_zeros() as usize);
+    (number.len() - zeros) * 8 - first
 }
 
 /// Type and base64 of a key that the service takes.
 fn accepted(public_key: &str) -> Option<String> {
-    const TYPES: &[&str] = &[
-        "ssh-rsa",
-        "ssh-dss",
-        "ssh-ed25519",
-        "ecdsa-sha2-nistp256",
-        "ecdsa-sha2-nistp384",
-        "ecdsa-sha2-nistp521",
-    ];
     let mut words = public_key.split_whitespace();
     let (algorithm, blob) = (words.next()?, words.next()?);
-    let fits = TYPES.contains(&algorithm) && STANDARD.decode(blob).is_ok();
-    (fits && public_key.len() <= KEY_MAX).then(|| format!("{algorithm} {blob}"))
+    let is_key = bits(algorithm, &STANDARD.decode(blob).ok()?).is_some();
+    (is_key && public_key.len() <= KEY_MAX).then(|| format!("{algorithm} {blob}"))
 }
 
 #[derive(Deserialize)]

@@ -7,6 +7,7 @@ use applecart_api::ids::{ServerId, Zone};
 use applecart_scaleway::{OsId, ProjectId, ServerStatus};
 use jiff::SignedDuration;
 use secrecy::SecretString;
+use serde_json::{Value, json};
 
 use super::Scaleway;
 use super::gate::{Call, Operation, Verdict};
@@ -224,6 +225,27 @@ impl Scaleway {
                 username: USER.to_owned(),
                 password: host.password_on_disk(seeded, state.settings.unsure.new_password).into(),
                 host_key: seeded.host_key(id, host.wipes),
+            })
+        })
+    }
+
+    /// What it takes to be every Mac, for `applecart sim macs`.
+    pub(super) fn macs(&self) -> Value {
+        self.with(|state| {
+            let mac = |id: &ServerId| {
+                let (host, seeded) = (&state.hosts[id], state.seeded());
+                let new_password = state.settings.unsure.new_password;
+                json!({
+                    "id": id, "name": host.name, "ip": host.ip, "status": host.status().as_str(),
+                    "wipes": host.wipes, "power_cycles": host.power_cycles,
+                    "password": host.password_on_disk(seeded, new_password),
+                    "host_key": seeded.host_key(id, host.wipes),
+                })
+            };
+            let keys = state.keys.iter().filter(|key| !key.disabled).map(|key| &key.public);
+            json!({
+                "macs": state.order.iter().map(mac).collect::<Vec<_>>(),
+                "keys": keys.collect::<Vec<_>>(),
             })
         })
     }

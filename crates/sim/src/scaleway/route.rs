@@ -77,10 +77,22 @@ pub(super) fn asked(request: Request<Bytes>, number: u64) -> Result<Asked, Answe
     Ok(Asked { number, call: Call { operation, zone, server }, item, query, body })
 }
 
-/// A JSON body, or the answer that it is not one.
+/// A JSON body, or the answer that names the field which is missing or wrong.
 pub(super) fn body<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Answer> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| Answer::invalid("body", "format", &error.to_string()))
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let read = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let (path, problem) = (error.path().to_string(), error.inner().to_string());
+        // Serde has no other way to tell which field it misses.
+        let missing = problem.strip_prefix("missing field `").and_then(|it| it.split_once('`'));
+        match (missing, path.as_str()) {
+            (Some((field, _)), ".") => Answer::invalid(field, "required", ""),
+            (Some((field, _)), path) => Answer::invalid(&format!("{path}.{field}"), "required", ""),
+            (None, "." | "?") => Answer::invalid("body", "format", &problem),
+            (None, path) => Answer::invalid(path, "format", &problem),
+        }
+    })?;
+    json.end().map_err(|error| Answer::invalid("body", "format", &error.to_string()))?;
+    Ok(read)
 }
 
 /// The query of a request.
@@ -111,7 +123,7 @@ impl Query {
             Some(_) => Err(Answer::invalid(name, "constraint", "1 or more")),
         };
         let page = number("page", 1)?;
-        let size = number("page_size", settings.default_page_size)?;
+        let size = number("page_size", settings.unsure.default_page_size.items())?;
         let max = settings.max_page_size;
         if size > max && settings.unsure.oversized_pages == Accepts::No {
             return Err(Answer::invalid("page_size", "constraint", &format!("at most {max}")));

@@ -43,8 +43,7 @@ impl Seeded {
     }
 }
 
-/// The address of the n-th host, from the range that is set aside for tests of networks.
-pub(super) fn address(number: u32) -> Ipv4Addr {
-    let base = u32::from(Ipv4Addr::new(198, 18, 0, 1));
-    Ipv4Addr::from(base + number % (1 << 17))
+/// The address of the n-th host.
+pub(super) fn address(first: Ipv4Addr, number: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(first).wrapping_add(number % (1 << 17)))
 }

@@ -32,6 +32,11 @@ struct CreateBody {
     /// A bare word here; an object in an update.
     #[serde(default)]
     commitment_type: String,
+    #[serde(default)]
+    public_bandwidth_bps: u64,
+    #[serde(default)]
+    enable_kext: bool,
+    applied_runner_configurations: Option<Value>,
     /// Of a batch.
     #[serde(default)]
     requests: Vec<BatchItem>,
@@ -49,6 +54,7 @@ struct UpdateBody {
     enable_vpc: Option<bool>,
     commitment_type: Option<CommitmentBody>,
     public_bandwidth_bps: Option<u64>,
+    applied_runner_configurations: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -59,6 +65,8 @@ struct CommitmentBody {
 #[derive(Deserialize)]
 struct ReinstallBody {
     os_id: Option<String>,
+    #[serde(default)]
+    enable_kext: bool,
 }
 
 impl State {
@@ -115,11 +123,12 @@ impl State {
         let kind = catalogue::kinds_in(zone.as_str()).find(|kind| kind.name == wanted.r#type);
         let kind =
             kind.ok_or_else(|| Answer::invalid("type", "constraint", "not offered in this zone"))?;
+        no_runners(wanted.applied_runner_configurations.as_ref())?;
+        let bandwidth = bandwidth(kind, wanted.public_bandwidth_bps)?;
+        let is_monthly = is_monthly(kind, &wanted.commitment_type)?;
         let default = self.default_image(kind.name).map(|image| image.id.clone());
         let image = self.wanted_image(wanted.os_id.as_deref(), kind.name)?.clone();
-        for name in names {
-            self.check_name(name, None)?;
-        }
+        self.check_batch(names)?;
         self.check_room(zone, kind.name, names.len())?;
         let durations = self.settings.durations;
         let is_default = default.as_ref() == Some(&image.id);
@@ -140,9 +149,11 @@ impl State {
                 image: image.clone(),
                 phase: Phase::Passing(ServerStatus::Starting, until),
                 vpc,
+                bandwidth,
+                kext_enabled: wanted.enable_kext,
                 created_at: now,
             });
-            if wanted.commitment_type == MONTHLY {
+            if is_monthly {
                 commit(self.hosts.get_mut(&id).expect("just ordered"), MONTHLY, now)?;
             }
             Ok(id)
@@ -150,9 +161,24 @@ impl State {
         ids.collect()
     }
 
+    /// Whether servers of these names can be made at once.
+    fn check_batch(&self, names: &[&str]) -> Result<(), Answer> {
+        let unique = self.settings.unsure.duplicate_names == Accepts::No;
+        for (number, name) in names.iter().enumerate() {
+            self.check_name(name, None)?;
+            if unique && names[..number].contains(name) {
+                return Err(Answer::invalid("requests", "constraint", "one name twice"));
+            }
+        }
+        Ok(())
+    }
+
     /// Whether so many more may be had; takes them from the stock.
     fn check_room(&mut self, zone: &Zone, kind: &str, more: usize) -> Result<(), Answer> {
-        let same = |host: &&Host| host.server_type == kind && host.zone == *zone;
+        let project = &self.settings.project;
+        let same = |host: &&Host| {
+            host.server_type == kind && host.zone == *zone && host.project == *project
+        };
         let current = self.hosts.values().filter(same).count();
         if let Some(quota) = self.settings.quotas.get(kind)
             && current + more > *quota
@@ -188,7 +214,9 @@ impl State {
         if unsure.duplicate_names == Accepts::Yes {
             return Ok(());
         }
-        let taken = |host: &&Host| host.name == name && Some(&host.id) != own;
+        let project = &self.settings.project;
+        let taken =
+            |host: &&Host| host.name == name && host.project == *project && Some(&host.id) != own;
         match self.hosts.values().find(taken) {
             Some(host) => Err(Answer::already_exists("server", host.id.as_str())),
             None => Ok(()),
@@ -201,6 +229,10 @@ impl State {
         if let Some(name) = &change.name {
             self.check_name(name, Some(id))?;
         }
+        no_runners(change.applied_runner_configurations.as_ref())?;
+        let kind = catalogue::kind_of(&self.hosts[id].server_type).expect("one of ours");
+        let wanted = change.public_bandwidth_bps.map(|wanted| bandwidth(kind, wanted));
+        let wanted = wanted.transpose()?;
         let now = self.now;
         let until = self.later(self.settings.durations.vpc_updating);
         let host = self.hosts.get_mut(id).expect("found above");
@@ -209,7 +241,7 @@ impl State {
         }
         host.name = change.name.unwrap_or_else(|| host.name.clone());
         host.deletion_scheduled = change.schedule_deletion.unwrap_or(host.deletion_scheduled);
-        host.bandwidth = change.public_bandwidth_bps.unwrap_or(host.bandwidth);
+        host.bandwidth = wanted.unwrap_or(host.bandwidth);
         if let Some(enabled) = change.enable_vpc {
             host.vpc = Vpc::Updating { enabled, until };
         }
@@ -250,6 +282,7 @@ impl State {
         let until = self.later(self.settings.durations.reinstalling);
         let host = self.hosts.get_mut(id).expect("found above");
         host.wipe(until, unsure.new_password);
+        host.kext_enabled = wanted.enable_kext;
         if unsure.os_follows_reinstall == Accepts::Yes {
             host.image = image;
         }
@@ -331,6 +364,32 @@ impl State {
 
     fn answer(&self, host: &Host, shown: Shown) -> Answer {
         Answer::ok(&host.to_json(self.seeded(), shown))
+    }
+}
+
+/// The bandwidth of a kind, if it has the one that is wanted.
+fn bandwidth(kind: &catalogue::Kind, wanted: u64) -> Result<u64, Answer> {
+    let refused = || Answer::invalid("public_bandwidth_bps", "constraint", "not of this type");
+    kind.bandwidth(wanted).ok_or_else(refused)
+}
+
+/// Whether a new server is committed to for a month, not for its kind's shortest time. A customer
+/// cannot do without that.
+fn is_monthly(kind: &catalogue::Kind, commitment: &str) -> Result<bool, Answer> {
+    match commitment {
+        "" | "duration_24h" => Ok(false),
+        MONTHLY => Ok(true),
+        "none" if !kind.has_floor() => Ok(false),
+        _ => Err(Answer::invalid("commitment_type", "constraint", "duration_24h, renewed_monthly")),
+    }
+}
+
+/// Runners are not simulated, so that none can be applied to a server.
+fn no_runners(wanted: Option<&Value>) -> Result<(), Answer> {
+    let ids = wanted.and_then(|wanted| wanted["runner_configuration_ids"].as_array());
+    match ids {
+        Some(ids) if !ids.is_empty() => Err(Answer::not_found("runner_configuration", "")),
+        _ => Ok(()),
     }
 }
 

@@ -1,11 +1,13 @@
 //! The way in: as a tower service inside the process, or over HTTP.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use applecart_scaleway::{Transport, TransportError};
 use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
@@ -23,6 +25,9 @@ use super::state::State;
 /// More than the largest key, by far.
 const REQUEST_MAX_BYTES: usize = 1 << 20;
 
+/// How long nobody is let in after a connection could not be accepted: no busy loop.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
 impl Scaleway {
     /// This Scaleway as the service that a client calls, without a network between.
     #[must_use]
@@ -32,15 +37,27 @@ impl Scaleway {
     }
 
     /// Answers over HTTP until it is dropped, with all its connections.
-    pub async fn serve(self, listener: TcpListener) -> io::Result<()> {
+    pub async fn serve(self, listener: TcpListener) -> Infallible {
+        self.serve_each(accepted(listener)).await
+    }
+
+    async fn serve_each(
+        self,
+        mut accepted: impl Stream<Item = io::Result<TcpStream>> + Unpin,
+    ) -> Infallible {
         let mut connections = JoinSet::new();
         loop {
             tokio::select! {
                 biased;
                 Some(_) = connections.join_next() => {}
-                accepted = listener.accept() => {
-                    connections.spawn(self.clone().connection(accepted?.0));
-                }
+                Some(accepted) = accepted.next() => match accepted {
+                    Ok(stream) => {
+                        connections.spawn(self.clone().connection(stream));
+                    }
+                    // A caller that is gone already, or too many open files: both pass.
+                    Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+                },
+                else => std::future::pending().await,
             }
         }
     }
@@ -114,9 +131,18 @@ impl Scaleway {
     }
 
     fn finish(&self, answer: Answer, number: u64, zone: &str) -> Response<Bytes> {
-        let request_id = self.with(|state| state.seeded().uuid("request", number));
+        let (answer, request_id) =
+            self.with(|state| (state.shaped(answer), state.seeded().uuid("request", number)));
         answer.into_response(&request_id, zone)
     }
+}
+
+/// Everybody who connects, for ever.
+fn accepted(listener: TcpListener) -> impl Stream<Item = io::Result<TcpStream>> + Unpin {
+    stream::poll_fn(move |context| {
+        let accepted = listener.poll_accept(context);
+        accepted.map(|accepted| Some(accepted.map(|(stream, _)| stream)))
+    })
 }
 
 impl State {
@@ -173,5 +199,33 @@ impl State {
             Operation::DeleteSshKey => self.delete_key(&asked.item),
             other => unreachable!("{other} is not an operation on keys"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use applecart_api::clock::Clock;
+    use jiff::Timestamp;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::super::Settings;
+    use super::*;
+
+    #[tokio::test]
+    async fn a_connection_that_cannot_be_accepted_does_not_end_it() {
+        let scaleway = Scaleway::new(Settings::new(1), Clock::new(|| Timestamp::UNIX_EPOCH));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let failure = stream::iter([Err(io::Error::other("too many open files"))]);
+        let mut server = JoinSet::new();
+        server.spawn(scaleway.serve_each(failure.chain(accepted(listener))));
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream
+            .write_all(b"GET /sim/ HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+            .await
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 }

@@ -1,6 +1,7 @@
 //! How this Scaleway behaves. Where nobody outside knows how the real one does, both ways are here.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use applecart_scaleway::ProjectId;
@@ -18,8 +19,8 @@ pub struct Settings {
     pub secret_key: SecretString,
     /// How long things take.
     pub durations: Durations,
-    /// The size of a page that nobody asked a size for. The real one is not documented: 20 or 50.
-    pub default_page_size: usize,
+    /// The address of the first host; the others follow it.
+    pub first_address: Ipv4Addr,
     /// The largest page.
     pub max_page_size: usize,
     /// How many of a kind a project may have in a zone; no entry, no limit.
@@ -43,6 +44,20 @@ pub struct Durations {
     pub vpc_updating: Duration,
     /// From order to the first moment at which a host may be deleted.
     pub floor: Duration,
+}
+
+impl Durations {
+    /// Each by its name, for people.
+    pub(super) fn in_seconds(&self) -> BTreeMap<&'static str, f64> {
+        BTreeMap::from([
+            ("starting", self.starting.as_secs_f64()),
+            ("starting_other_os", self.starting_other_os.as_secs_f64()),
+            ("rebooting", self.rebooting.as_secs_f64()),
+            ("reinstalling", self.reinstalling.as_secs_f64()),
+            ("vpc_updating", self.vpc_updating.as_secs_f64()),
+            ("floor", self.floor.as_secs_f64()),
+        ])
+    }
 }
 
 impl Default for Durations {
@@ -107,6 +122,67 @@ pub enum Accepts {
     No,
 }
 
+/// The size of a page that nobody asked a size for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PageSize {
+    /// As Scaleway's newer APIs have it.
+    #[default]
+    #[serde(rename = "20")]
+    Twenty,
+    /// As its older ones do.
+    #[serde(rename = "50")]
+    Fifty,
+}
+
+impl PageSize {
+    /// How many items that is.
+    #[must_use]
+    pub fn items(self) -> usize {
+        match self {
+            Self::Twenty => 20,
+            Self::Fifty => 50,
+        }
+    }
+}
+
+/// The status of an `already_exists`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExistsStatus {
+    /// As other APIs of Scaleway have it.
+    #[default]
+    #[serde(rename = "409")]
+    Conflict,
+    /// As for any other argument that cannot be accepted.
+    #[serde(rename = "400")]
+    BadRequest,
+}
+
+/// Where a 429 says when to come back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RateLimitReset {
+    /// In its JSON, in seconds and as a date.
+    #[default]
+    Body,
+    /// In its `Retry-After`.
+    Header,
+    /// Nowhere.
+    Nowhere,
+    /// Nowhere: it is a gateway's, in HTML.
+    Html,
+}
+
+/// The `message` of an error whose text nobody has recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message {
+    /// Some words.
+    #[default]
+    Words,
+    /// None.
+    Empty,
+}
+
 /// Both answers to each question that the facts leave open. The default is the likelier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsure {
@@ -138,6 +214,14 @@ pub struct Unsure {
     pub oversized_pages: Accepts,
     /// What a deleted server answers.
     pub gone: Gone,
+    /// The size of a page that nobody asked a size for.
+    pub default_page_size: PageSize,
+    /// The status of a name or key that is there already.
+    pub already_exists_status: ExistsStatus,
+    /// Where a 429 says when to come back.
+    pub rate_limit_reset: RateLimitReset,
+    /// The `message` of an error whose text nobody has recorded.
+    pub unrecorded_message: Message,
 }
 
 impl Default for Unsure {
@@ -157,11 +241,42 @@ impl Default for Unsure {
             duplicate_keys: Accepts::No,
             oversized_pages: Accepts::Yes,
             gone: Gone::Permission,
+            default_page_size: PageSize::Twenty,
+            already_exists_status: ExistsStatus::Conflict,
+            rate_limit_reset: RateLimitReset::Body,
+            unrecorded_message: Message::Words,
         }
     }
 }
 
+/// A question that the facts leave open, for people: its name, its answers (the likelier one
+/// first), and what it is about.
+pub type Question = (&'static str, &'static [&'static str], &'static str);
+
 impl Unsure {
+    /// Every question.
+    #[rustfmt::skip]
+    pub const QUESTIONS: &[Question] = &[
+        ("get_credentials", &["plain", "vnc_only", "sealed", "empty"], "password in a GET"),
+        ("list_credentials", &["sealed", "empty", "plain", "vnc_only"], "in a list"),
+        ("reinstall_credentials", &["sealed", "empty", "plain", "vnc_only"], "after a reinstall"),
+        ("new_password", &["when_ready", "at_once", "never"], "when a wipe changes the password"),
+        ("os_follows_reinstall", &["no", "yes"], "whether os is what is installed now, or first"),
+        ("update_while_transient", &["yes", "no"], "whether a busy server takes it"),
+        ("reboot_while_transient", &["no", "yes"], "likewise"),
+        ("reinstall_while_transient", &["no", "yes"], "likewise"),
+        ("delete_while_transient", &["yes", "no"], "likewise"),
+        ("duplicate_names", &["yes", "no"], "two servers of one name"),
+        ("free_names", &["yes", "no"], "other names than letters, digits, dash, dot, up to 63"),
+        ("duplicate_keys", &["no", "yes"], "one public key twice"),
+        ("oversized_pages", &["yes", "no"], "page_size over the largest: cut, or refused"),
+        ("gone", &["permission", "not_found"], "what a deleted server answers"),
+        ("default_page_size", &["20", "50"], "the page that nobody asked a size for"),
+        ("already_exists_status", &["409", "400"], "of a name or key that is there already"),
+        ("rate_limit_reset", &["body", "header", "nowhere", "html"], "when to come back, in a 429"),
+        ("unrecorded_message", &["words", "empty"], "message of an error that nobody recorded"),
+    ];
+
     /// The same world, but for one answer: `answer("gone", "not_found")`.
     pub fn answer(self, question: &str, answer: &str) -> Result<Self, String> {
         let mut answers = serde_json::to_value(self).expect("words and words");
@@ -184,7 +299,8 @@ impl Settings {
             project: "5c000000-0000-4000-8000-00000000c0de".parse().expect("an id"),
             secret_key: "5ec2e7ca-0000-4000-8000-0000000ca9a2".into(),
             durations: Durations::default(),
-            default_page_size: 20,
+            // The range that is set aside for tests of networks.
+            first_address: Ipv4Addr::new(198, 18, 0, 1),
             max_page_size: 100,
             quotas: BTreeMap::new(),
             unsure: Unsure::default(),

@@ -158,12 +158,16 @@ impl State {
         self.images.iter().find(|image| image.id == id)
     }
 
+    fn images_for(&self, kind: &str) -> impl Iterator<Item = &Image> {
+        self.images.iter().filter(move |image| image.runs_on(kind))
+    }
+
     /// What a kind is installed with unless told otherwise, if that is still offered; else the
     /// first image that runs on it.
     pub(super) fn default_image(&self, kind: &str) -> Option<&Image> {
         let default = catalogue::kind_of(kind).map(|kind| kind.default_image);
         let by_name = |image: &&Image| Some(image.name) == default;
-        let any = || self.images.iter().find(|image| image.runs_on(kind));
+        let any = || self.images_for(kind).next();
         self.images.iter().find(by_name).or_else(any)
     }
 
@@ -197,13 +201,14 @@ impl State {
             project: order.project,
             zone: order.zone,
             image: order.image,
-            ip: seeded::address(number),
+            ip: seeded::address(self.settings.first_address, number),
             delivered: order.phase == Phase::Steady(ServerStatus::Ready),
             phase: order.phase,
             deletion_scheduled: false,
             commitment: if has_floor { Commitment::Day } else { Commitment::None },
             vpc: order.vpc,
-            bandwidth: catalogue::GB,
+            bandwidth: order.bandwidth,
+            kext_enabled: order.kext_enabled,
             created_at,
             updated_at: self.now,
             deletable_at: created_at.saturating_add(floor).expect("a duration fits"),
@@ -219,13 +224,20 @@ impl State {
 
     /// A host that somebody ordered before, by other means than this API.
     pub(super) fn pre_order(&mut self, spec: &HostSpec) -> Result<ServerId, String> {
+        let kind = catalogue::known(&spec.server_type)?;
         let image = match &spec.os {
-            Some(name) => self.images.iter().find(|image| image.name == name),
-            None => self.default_image(&spec.server_type),
+            Some(name) => self.images_for(kind.name).find(|image| image.name == name),
+            None => self.default_image(kind.name),
         };
-        let image = image.cloned().ok_or("there is no such image, or no such server type")?;
-        let age = SignedDuration::try_from(spec.ordered_ago).map_err(|error| error.to_string())?;
-        let created_at = self.now.checked_sub(age).map_err(|error| error.to_string())?;
+        let image = image.cloned().ok_or_else(|| {
+            let offered: Vec<&str> = self.images_for(kind.name).map(|image| image.name).collect();
+            let offered = offered.join(", ");
+            format!("os: no such image for {}; there are {offered}", kind.name)
+        })?;
+        let created_at = SignedDuration::try_from(spec.ordered_ago)
+            .ok()
+            .and_then(|age| self.now.checked_sub(age).ok())
+            .ok_or("ordered_seconds_ago: longer ago than there are dates")?;
         Ok(self.order(NewHost {
             name: spec.name.clone(),
             server_type: spec.server_type.clone(),
@@ -234,6 +246,8 @@ impl State {
             image,
             phase: Phase::Steady(ServerStatus::Ready),
             vpc: Vpc::Steady { enabled: false },
+            bandwidth: kind.bandwidth(0).expect("every kind has a default"),
+            kext_enabled: false,
             created_at,
         }))
     }
@@ -259,5 +273,7 @@ pub(super) struct NewHost {
     pub image: Image,
     pub phase: Phase,
     pub vpc: Vpc,
+    pub bandwidth: u64,
+    pub kext_enabled: bool,
     pub created_at: Timestamp,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use applecart_api::ids::ServerId;
 use secrecy::SecretString;
@@ -10,7 +11,11 @@ use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::World;
+use crate::faults::{GatedTart, Process};
 use crate::mac::AgentStart;
+
+/// launchd waits so long before it starts a job again that crashed.
+const THROTTLE: Duration = Duration::from_secs(10);
 
 /// What a Mac's launchd did.
 enum Notice {
@@ -21,7 +26,7 @@ enum Notice {
 /// Runs the agents until dropped, which ends them all; their VMs live on.
 pub async fn run(world: &World) {
     let (sender, mut notices) = mpsc::unbounded_channel();
-    for (id, host) in &world.machines {
+    for (id, host) in world.sight.hosts.iter() {
         let (started, stopped) = (sender.clone(), sender.clone());
         let (start_id, stop_id) = (id.clone(), id.clone());
         // Nobody listens any more once this future is gone, and then nothing shall start.
@@ -60,7 +65,7 @@ fn start_agent(
     id: &ServerId,
     start: &AgentStart,
 ) -> Option<AbortHandle> {
-    let host = world.machines.get(id)?;
+    let host = world.sight.hosts.get(id)?;
     let args = std::iter::once("tart-kubelet".to_owned()).chain(start.args.iter().cloned());
     let config = match Config::from_args(args) {
         Ok(config) => config,
@@ -74,10 +79,27 @@ fn start_agent(
         tracing::error!("the agent's kubeconfig has no token");
         return None;
     };
-    let client = world.api.client_with_token(token);
+    let process = Process::Agent(config.node_name().to_owned());
     let (tart, clock) = (host.tart.clone(), world.settings.clock.clone());
+    let faults = world.settings.faults.clone();
+    let throttle = world.settings.scale(THROTTLE);
+    let api = world.api().clone();
     Some(tasks.spawn(async move {
-        tart_kubelet::run(config, client, tart, clock).await;
+        loop {
+            let client = api.client_with_token(token.clone());
+            let vm = GatedTart::new(tart.clone(), process.clone(), faults.clone());
+            let crashed = async {
+                match &faults {
+                    Some(faults) => faults.crashed(&process).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = crashed => tokio::time::sleep(throttle).await,
+                _ = tart_kubelet::run(config.clone(), client, vm, clock.clone()) => {}
+            }
+        }
     }))
 }
 

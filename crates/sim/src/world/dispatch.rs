@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use applecart_api::keys::label;
-use applecart_core::pod::{PodId, VmName};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
@@ -17,7 +16,8 @@ use super::{NAMESPACE, World};
 
 /// A job in a runner.
 struct Job {
-    pod: PodId,
+    /// Of the runner.
+    uid: String,
     ends: Instant,
 }
 
@@ -38,7 +38,10 @@ pub async fn run(world: &World) {
             }
         }
         for job in jobs.extract_if(.., |job| job.ends <= Instant::now()) {
-            end(world, &runners, &job).await;
+            let pod = runners.iter().find(|pod| pod.uid().as_ref() == Some(&job.uid));
+            if let Some(pod) = pod {
+                world.finish_job(pod);
+            }
         }
     }
 }
@@ -59,17 +62,5 @@ async fn claim(world: &World, pod: &Pod, number: u32, lasts: Duration) -> Option
     let name = pod.name_any();
     let claimed = pods.patch(&name, &PatchParams::default(), &Patch::Merge(&change)).await;
     claimed.ok()?;
-    let namespace = NAMESPACE.to_owned();
-    let pod = PodId { namespace, name, uid: pod.uid().unwrap_or_default() };
-    Some(Job { pod, ends: Instant::now() + lasts })
-}
-
-/// The runner did its one job: its guest shuts down.
-async fn end(world: &World, runners: &[Pod], job: &Job) {
-    let pod = runners.iter().find(|pod| pod.uid().as_ref() == Some(&job.pod.uid));
-    let Some(node) = pod.and_then(|pod| pod.spec.as_ref()?.node_name.clone()) else { return };
-    if let Some(host) = world.host_of_node(&node).await {
-        // A guest that is gone already has nothing to end.
-        let _ended = host.tart.finish(&VmName::of(&job.pod), 0);
-    }
+    Some(Job { uid: pod.uid().unwrap_or_default(), ends: Instant::now() + lasts })
 }

@@ -25,9 +25,9 @@ struct Past {
 pub async fn run(world: &World) {
     let mut pasts: BTreeMap<ServerId, Past> = BTreeMap::new();
     loop {
-        for view in world.scaleway.hosts() {
+        for view in world.scaleway().hosts() {
             let past = pasts.entry(view.id.clone()).or_default();
-            if let Some(host) = world.machines.get(&view.id) {
+            if let Some(host) = world.sight.hosts.get(&view.id) {
                 follow(world, host, &view, past);
             }
         }
@@ -49,7 +49,7 @@ fn follow(world: &World, host: &Host, view: &HostView, past: &mut Past) {
         if view.generation == past.wipes {
             host.mac.power_on();
         } else {
-            let secrets = world.scaleway.mac_secrets(&view.id);
+            let secrets = world.scaleway().mac_secrets(&view.id);
             let password = secrets.map(|secrets| secrets.password.expose_secret().to_owned());
             host.tart.wipe();
             host.mac.wipe(&password.unwrap_or_default());

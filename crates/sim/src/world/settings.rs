@@ -35,12 +35,16 @@ pub struct WorldSettings {
     pub authority: Option<Authority>,
     /// Where Macs and people reach the API server.
     pub api_url: String,
+    /// One answer of a Mac over SSH. A bootstrap is some dozens of them.
+    pub ssh_latency: Duration,
+    /// Whether there is a host at Scaleway that is nobody's here.
+    pub foreign: bool,
+    /// Whether jobs come in, claim idle runners and end.
+    pub jobs: bool,
     /// What goes wrong, if anything.
     pub faults: Option<Arc<Faults>>,
 }
 
-/// One answer of a Mac over SSH. A bootstrap is some dozens of them.
-const MAC_LATENCY: Duration = Duration::from_secs(4);
 /// How long a CI job takes, at least; at most three times that.
 pub const SHORTEST_JOB: Duration = Duration::from_mins(6);
 /// How often a job comes in.
@@ -89,7 +93,7 @@ impl WorldSettings {
     }
 
     pub(super) fn mac_latency(&self) -> Duration {
-        self.scale(MAC_LATENCY)
+        self.scale(self.ssh_latency)
     }
 
     /// The SSH key that the fleet shares.
@@ -102,9 +106,11 @@ impl WorldSettings {
     pub(super) fn provider(&self) -> provider::Settings {
         provider::Settings {
             namespace: NAMESPACE.to_owned(),
+            watch_namespace: None,
             default_pool_prefix: Some(POOL_PREFIX.to_owned()),
             api_server_url: self.api_url.clone(),
             agent_role: "tart-kubelet".to_owned(),
+            remote_token: None,
             host_cpu: 8,
             host_memory_mb: 14336,
             max_pods: 2,
@@ -112,6 +118,7 @@ impl WorldSettings {
             drain_timeout: Duration::from_hours(2),
             ssh_patience: Duration::from_mins(5),
             list_fresh: Duration::from_secs(2),
+            concurrent_turns: 32,
             limits: machine::Limits::default(),
             fleet: FleetWide {
                 agent: Payload::new("simulated tart-kubelet"),

@@ -11,6 +11,7 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
 use super::{POOL_PREFIX, World};
+use crate::oracle::Safety;
 use crate::scaleway::HostView;
 
 /// Everything that a table shows.
@@ -24,6 +25,19 @@ pub struct View {
     pub runners: (i64, i64, i64),
     /// Pods that wait for a Mac.
     pub pending: usize,
+    /// What goes wrong, where something is meant to.
+    pub chaos: Option<Chaos>,
+}
+
+/// What went wrong so far, and whether it broke anything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chaos {
+    /// Faults that were injected.
+    pub faults: usize,
+    /// How often an invariant was looked at.
+    pub checks: u64,
+    /// The first invariant that did not hold.
+    pub violation: Option<String>,
 }
 
 /// One host.
@@ -54,7 +68,7 @@ impl World {
         let pods = pods.list(&all).await.map(|list| list.items).unwrap_or_default();
         let pools: Api<RunnerPool> = Api::all(client);
         let pools = pools.list(&all).await.map(|list| list.items).unwrap_or_default();
-        let mut hosts = self.scaleway.hosts();
+        let mut hosts = self.scaleway().hosts();
         hosts.sort_by_key(|host| host.ip);
         let server = |machine: &ScalewayAppleSiliconMachine| {
             machine.status.as_ref().and_then(|status| status.server_id.clone())
@@ -71,6 +85,12 @@ impl World {
                 count(|pool| pool.status.as_ref()?.idle_replicas),
                 count(|pool| pool.status.as_ref()?.busy_replicas),
             ),
+            chaos: self.settings.faults.as_ref().map(|faults| {
+                let (faults_so_far, checks) = faults.counts();
+                let checks = checks * Safety::INVARIANTS;
+                let violation = faults.violation().map(|(_, violated)| violated);
+                Chaos { faults: faults_so_far, checks, violation }
+            }),
             pending: pods.iter().filter(|pod| node(pod).is_none()).count(),
         }
     }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use applecart_sim::kubernetes::Identity;
 use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use secrecy::SecretString;
 use serde_json::json;
@@ -44,4 +46,33 @@ async fn a_requested_token_ends_with_its_time() {
     nodes.list(&ListParams::default()).await.unwrap();
     tokio::time::advance(Duration::from_mins(10)).await;
     assert_eq!(refused(nodes.list(&ListParams::default()).await), code(401, "Unauthorized"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_roles_are_enforced_a_caller_may_do_what_they_say_and_no_more() {
+    let server = server();
+    let client = admin(&server);
+    let create = PostParams::default();
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    let role = json!({"metadata": {"name": "looker"}, "rules": [
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]},
+        {"apiGroups": [""], "resources": ["secrets"], "resourceNames": ["one"],
+         "verbs": ["get"]}]});
+    roles.create(&create, &serde_json::from_value(role).unwrap()).await.unwrap();
+    let subject = json!([{"kind": "ServiceAccount", "namespace": "default", "name": "ada"}]);
+    let reference = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+        "name": "looker"});
+    let everywhere: Api<ClusterRoleBinding> = Api::all(client.clone());
+    let binding = json!({"metadata": {"name": "ada"}, "subjects": subject, "roleRef": reference});
+    server.enforce_roles();
+    let ada = server.client(Identity::service_account("default", "ada"));
+    let nodes: Api<Node> = Api::all(ada.clone());
+    let all = ListParams::default();
+    assert_eq!(refused(nodes.list(&all).await), code(403, "Forbidden"), "no role yet");
+    everywhere.create(&create, &serde_json::from_value(binding).unwrap()).await.unwrap();
+    nodes.list(&all).await.unwrap();
+    assert_eq!(refused(nodes.get("a").await), code(403, "Forbidden"), "another verb");
+    let secrets: Api<Secret> = Api::default_namespaced(ada);
+    assert_eq!(refused(secrets.get("one").await), code(404, "NotFound"));
+    assert_eq!(refused(secrets.get("two").await), code(403, "Forbidden"), "another name");
 }

@@ -129,18 +129,6 @@ async fn the_scale_of_a_custom_resource_is_one_number_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_side_apply_creates_and_then_merges() {
-    let server = server();
-    let api = widgets(&admin(&server));
-    let params = PatchParams::apply("test").force();
-    let full = widget("a", &json!({"colour": "red", "replicas": 1}));
-    api.patch("a", &params, &Patch::Apply(&full)).await.unwrap();
-    let part = widget("a", &json!({"colour": "blue"}));
-    let merged = api.patch("a", &params, &Patch::Apply(&part)).await.unwrap();
-    assert_eq!(merged.data["spec"], json!({"colour": "blue", "replicas": 1}));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_pods_specification_is_fixed() {
     let server = server();
     let pods: Api<Pod> = Api::default_namespaced(admin(&server));

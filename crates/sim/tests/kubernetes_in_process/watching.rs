@@ -142,3 +142,23 @@ async fn a_controller_of_the_real_runtime_reconciles_here() {
     }
     assert_eq!(server.requests()[&(Verb::Patch, "widgets.test.dev/status".to_owned())], 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn all_pages_of_a_list_are_of_one_moment() {
+    let client = admin(&server());
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    for name in ["a", "b", "c"] {
+        maps.create(&PostParams::default(), &config_map(name)).await.unwrap();
+    }
+    let names = |list: &kube::core::ObjectList<ConfigMap>| -> Vec<String> {
+        list.items.iter().map(ResourceExt::name_any).collect()
+    };
+    let first = maps.list(&ListParams::default().limit(1)).await.unwrap();
+    maps.delete("b", &DeleteParams::default()).await.unwrap();
+    maps.create(&PostParams::default(), &config_map("d")).await.unwrap();
+    let token = first.metadata.continue_.clone().unwrap();
+    let rest = maps.list(&ListParams::default().continue_token(&token)).await.unwrap();
+    assert_eq!(names(&rest), ["b", "c"], "neither what went nor what came since");
+    let now = maps.list(&ListParams::default()).await.unwrap();
+    assert_eq!(names(&now), ["a", "c", "d"]);
+}

@@ -13,12 +13,12 @@ pub const NOW: Timestamp = Timestamp::constant(1_772_699_147, 808_092_000);
 pub struct Served {
     pub scaleway: Scaleway,
     pub url: String,
-    _server: JoinSet<std::io::Result<()>>,
+    _server: JoinSet<std::convert::Infallible>,
 }
 
 impl Served {
-    pub async fn new() -> Self {
-        let scaleway = Scaleway::new(Settings::new(1), Clock::new(|| NOW));
+    pub async fn new(settings: Settings) -> Self {
+        let scaleway = Scaleway::new(settings, Clock::new(|| NOW));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let mut server = JoinSet::new();

@@ -1,4 +1,5 @@
 use k8s_openapi::api::core::v1::{Node, NodeStatus};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::json;
 
 use super::super::observed::{Health, Registration};
@@ -94,7 +95,7 @@ fn a_mac_registers_with_everything_that_a_node_needs_from_the_start() {
             {"key": "tuist.dev/macos", "value": "true", "effect": "NoSchedule"}]})
     );
     let status = &value["status"];
-    assert_eq!(status["capacity"], json!({"cpu": "8", "memory": "14336Mi", "pods": "3"}));
+    assert_eq!(status["capacity"], json!({"cpu": "8", "memory": "14Gi", "pods": "3"}));
     assert_eq!(status["allocatable"], status["capacity"]);
     assert_eq!(status["nodeInfo"]["kubeletVersion"], "v1.36.4");
     assert_eq!(
@@ -117,6 +118,19 @@ fn a_current_node_is_left_alone() {
     let decision = decide(now(), &LIMITS, &registered());
     assert_eq!((decision.action, decision.reason), (None, Reason::Current));
     assert_eq!(decision.wake, LIMITS.lease);
+}
+
+#[test]
+fn who_changes_what_we_say_is_contradicted_but_never_in_a_hot_loop() {
+    let mut seen = registered();
+    let capacity = node(&mut seen).status.as_mut().unwrap().capacity.as_mut().unwrap();
+    capacity.insert("memory".into(), Quantity("1Gi".into()));
+    seen.heartbeat = Some(now());
+    let decision = decide(now(), &LIMITS, &seen);
+    assert_eq!((decision.action, decision.reason), (None, Reason::StatusDiffers));
+    assert_eq!(decision.wake, LIMITS.lease / 10);
+    seen.heartbeat = Some(now() - SignedDuration::try_from(LIMITS.lease / 10).unwrap());
+    assert!(decide(now(), &LIMITS, &seen).action.is_some());
 }
 
 #[test]

@@ -1,0 +1,208 @@
+//! `applecart provider`: the Cluster API infrastructure provider, in the cluster or beside it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use applecart_api::keys::LEADER_LEASE;
+use applecart_core::machine::Limits;
+use applecart_mac::{FleetWide, Payload, Ssh, TartBundle};
+use applecart_operator::provider::{Provider, Settings};
+use applecart_scaleway::{Client, Config, Limit, Profile};
+use futures::FutureExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::config::Kubeconfig;
+
+use crate::serving::{self, Serving, duration};
+
+const EXAMPLES: &str =
+    "Scaleway is named by SCW_SECRET_KEY, SCW_DEFAULT_PROJECT_ID and SCW_API_URL, \
+or by Scaleway's own configuration file.
+
+Examples:
+  applecart provider --kubeconfig ~/.kube/config --default-adopt-pool-prefix tuist-pool- \\
+    --tartkubelet-binary-path ./tart-kubelet --tart-tarball-path ./tart.tar.gz
+  applecart sim scaleway --hosts 3      in another terminal: a Scaleway to try it with, and the
+                                        environment to export here";
+
+/// Arguments of `applecart provider`.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Arguments {
+    #[command(flatten)]
+    serving: serving::Running,
+    #[command(flatten)]
+    pool: Pool,
+    #[command(flatten)]
+    macs: Macs,
+    #[command(flatten)]
+    waits: Waits,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Hosts and objects")]
+struct Pool {
+    /// Pool for objects that name none.
+    #[arg(long, env = "CAPI_DEFAULT_ADOPT_POOL_PREFIX", value_name = "PREFIX")]
+    default_adopt_pool_prefix: Option<String>,
+    /// Looks at the objects of this namespace alone, so that several providers share a cluster.
+    #[arg(long, value_name = "NAMESPACE")]
+    namespace: Option<String>,
+    /// Namespace of Secrets, of the agents' accounts and of the hosts' Leases.
+    #[arg(long, default_value = "default", value_name = "NAMESPACE")]
+    secrets_namespace: String,
+    /// Secret in that namespace with the token by which Cluster API reaches the Nodes. With it,
+    /// each Cluster gets its kubeconfig Secret and an empty Secret `<cluster>-noop-bootstrap` for
+    /// Machines to name; without it, both are somebody else's to give.
+    #[arg(long, value_name = "NAME")]
+    cluster_api_token_secret: Option<String>,
+    /// Machines that take a turn at once; none of them waits for a Mac.
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
+    machine_max_concurrent_reconciles: u16,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Macs")]
+struct Macs {
+    /// Where Macs reach the API server; looked up in kube-public/cluster-info if not given.
+    #[arg(long, env = "CAPI_TARTKUBELET_API_SERVER_URL", value_name = "URL")]
+    api_server_url: Option<String>,
+    /// Cluster role that each agent is bound to.
+    #[arg(long, env = "CAPI_NODE_IDENTITY_CLUSTER_ROLE", default_value = "tart-kubelet")]
+    node_identity_cluster_role: String,
+    /// The agent's binary for macOS.
+    #[arg(
+        long,
+        env = "CAPI_TARTKUBELET_BINARY_PATH",
+        default_value = "/opt/tart-kubelet/tart-kubelet-darwin-arm64",
+        value_name = "FILE"
+    )]
+    tartkubelet_binary_path: PathBuf,
+    /// Tart, as its makers pack it.
+    #[arg(
+        long,
+        env = "CAPI_TART_TARBALL_PATH",
+        default_value = "/opt/tart/tart.tar.gz",
+        value_name = "FILE"
+    )]
+    tart_tarball_path: PathBuf,
+    /// What `tart --version` of that tarball prints.
+    #[arg(long, default_value = "2.32.1", value_name = "VERSION")]
+    tart_version: String,
+    /// CPU cores of a Node, unless its object says otherwise.
+    #[arg(long, default_value_t = 8)]
+    tartkubelet_host_cpu: u32,
+    /// Memory of a Node in MiB, unless its object says otherwise.
+    #[arg(long, default_value_t = 16_384)]
+    tartkubelet_host_memory_mb: u32,
+    /// Pods of a Node.
+    #[arg(long, default_value_t = 2)]
+    tartkubelet_max_pods: u32,
+    /// Port of SSH on a Mac.
+    #[arg(long, default_value_t = 22)]
+    ssh_port: u16,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Waits (15s, 5m, 1h30m)")]
+struct Waits {
+    /// How long a claim waits for renames by others; 0 where the pool is this cluster's alone.
+    #[arg(long, default_value = "15s", value_parser = duration)]
+    claim_settle: Duration,
+    /// How long a running job may hold up a deletion, unless its Machine says otherwise.
+    #[arg(long, default_value = "2h", value_parser = duration)]
+    drain_timeout: Duration,
+    /// How long a host may take to answer SSH for the first time.
+    #[arg(long, default_value = "5m", value_parser = duration)]
+    ssh_patience: Duration,
+    /// How often something that is on its way is looked at.
+    #[arg(long, default_value = "10s", value_parser = duration)]
+    look_interval: Duration,
+    /// How often a Mac that is well is looked at.
+    #[arg(long, default_value = "5m", value_parser = duration)]
+    keep_interval: Duration,
+    /// First wait after a failed bootstrap; it doubles up to ten times as long.
+    #[arg(long, default_value = "1m", value_parser = duration)]
+    bootstrap_retry: Duration,
+}
+
+/// Runs the provider until it is told to end.
+pub async fn run(arguments: Arguments) -> Result<()> {
+    let clock = crate::system_clock();
+    let serving = Serving::start(&arguments.serving, clock.clone()).await?;
+    let settings = settings(&arguments, &serving.client).await?;
+    let profile = Profile::load(|name| std::env::var(name).ok())
+        .context("Scaleway is not set up (see `applecart provider --help`)")?;
+    tracing::info!(scaleway = profile.api_url(), "hosts come from here");
+    let service =
+        applecart_scaleway::http_service().map_err(|error| anyhow!("no HTTP client: {error}"))?;
+    let provider = Provider {
+        client: serving.client.clone(),
+        scaleway: Client::new(service, Config::new(profile, clock.clone(), Limit::of_process())),
+        dial: Arc::new(Ssh::default()),
+        clock,
+        settings,
+    };
+    let work = provider.run().map(|ended| ended.context("the provider cannot begin"));
+    serving.run(LEADER_LEASE, work.boxed()).await
+}
+
+async fn settings(arguments: &Arguments, client: &kube::Client) -> Result<Settings> {
+    let Arguments { pool, macs, waits, .. } = arguments;
+    let api_server_url = match &macs.api_server_url {
+        Some(url) => url.clone(),
+        None => cluster_info(client).await?,
+    };
+    let usual = Limits::default();
+    Ok(Settings {
+        namespace: pool.secrets_namespace.clone(),
+        watch_namespace: pool.namespace.clone(),
+        default_pool_prefix: pool.default_adopt_pool_prefix.clone().filter(|p| !p.is_empty()),
+        api_server_url,
+        agent_role: macs.node_identity_cluster_role.clone(),
+        remote_token: pool.cluster_api_token_secret.clone(),
+        host_cpu: macs.tartkubelet_host_cpu,
+        host_memory_mb: macs.tartkubelet_host_memory_mb,
+        max_pods: macs.tartkubelet_max_pods,
+        ssh_port: macs.ssh_port,
+        drain_timeout: waits.drain_timeout,
+        ssh_patience: waits.ssh_patience,
+        list_fresh: Duration::from_secs(2),
+        concurrent_turns: pool.machine_max_concurrent_reconciles,
+        limits: Limits {
+            claim_settle: waits.claim_settle,
+            look: waits.look_interval,
+            keep: waits.keep_interval,
+            retry: waits.bootstrap_retry,
+            retry_cap: waits.bootstrap_retry * 10,
+            ..usual
+        },
+        fleet: FleetWide {
+            agent: payload("--tartkubelet-binary-path", &macs.tartkubelet_binary_path)?,
+            tart: TartBundle {
+                version: macs.tart_version.clone(),
+                archive: payload("--tart-tarball-path", &macs.tart_tarball_path)?,
+            },
+        },
+    })
+}
+
+fn payload(flag: &str, path: &Path) -> Result<Payload> {
+    let bytes = std::fs::read(path)
+        .with_context(|| format!("could not read {}: name the file with {flag}", path.display()))?;
+    Ok(Payload::new(bytes))
+}
+
+/// The API server's address as kubeadm and its like publish it.
+async fn cluster_info(client: &kube::Client) -> Result<String> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), "kube-public");
+    let hint = "ConfigMap kube-public/cluster-info does not tell where Macs reach the API server: \
+                give --api-server-url";
+    let map = maps.get("cluster-info").await.context(hint)?;
+    let text = map.data.unwrap_or_default().remove("kubeconfig").context(hint)?;
+    let config = Kubeconfig::from_yaml(&text).context(hint)?;
+    let first = config.clusters.into_iter().next().and_then(|named| named.cluster?.server);
+    first.context(hint)
+}

@@ -1,0 +1,225 @@
+//! What every long-running verb of ours needs: a client, a leader's Lease, a health page, an end.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use applecart_api::clock::Clock;
+use applecart_operator::leader::Election;
+use axum::Router;
+use axum::routing::get;
+use futures::future::BoxFuture;
+use jiff::SignedDuration;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Longest wait for the leader's Lease to be given up: it runs out by itself.
+const RESIGN_WITHIN: Duration = Duration::from_secs(3);
+
+/// Flags that all long-running verbs share.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Running")]
+pub struct Running {
+    /// The cluster, if not the one that this runs in.
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Acts only while it holds the leader's Lease. `false` is for a single process on a laptop.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    leader_elect: bool,
+    /// Namespace of the leader's Lease.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "default")]
+    leader_namespace: String,
+    /// How this process is called in the Lease; its host name and process id if not given.
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    identity: Option<String>,
+    /// Where `/healthz` and `/readyz` answer; `0` switches them off.
+    #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
+    health_probe_bind_address: String,
+    /// What is logged on standard error, such as `warn` or `info,applecart_operator=debug`.
+    #[arg(long, env = "RUST_LOG", default_value = "info", value_name = "FILTER")]
+    log_level: String,
+    /// How a log line looks.
+    #[arg(long, default_value = "text", value_name = "FORM")]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum LogFormat {
+    /// For people
+    Text,
+    /// For programs, one object a line
+    Json,
+}
+
+/// A duration such as `15s`, `5m` or `1h30m`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is not a duration such as 15s, 5m or 1h30m");
+    if text == "0" {
+        return Ok(Duration::ZERO);
+    }
+    let parsed: SignedDuration = text.parse().map_err(|_| wrong())?;
+    Duration::try_from(parsed).map_err(|_| wrong())
+}
+
+/// A client of the cluster. kube's own retries are off: they would repeat any verb.
+pub async fn client(kubeconfig: Option<&Path>) -> Result<kube::Client> {
+    let mut config = match kubeconfig {
+        Some(path) => {
+            let read = Kubeconfig::read_from(path)
+                .with_context(|| format!("could not read the kubeconfig {}", path.display()))?;
+            kube::Config::from_custom_kubeconfig(read, &KubeConfigOptions::default())
+                .await
+                .with_context(|| format!("could not use the kubeconfig {}", path.display()))?
+        }
+        None => kube::Config::incluster()
+            .context("not inside a cluster: name one with --kubeconfig, or set KUBECONFIG")?,
+    };
+    config.default_retry = false;
+    kube::Client::try_from(config).context("could not make a Kubernetes client")
+}
+
+/// One long-running verb.
+pub struct Serving {
+    /// Its client.
+    pub client: kube::Client,
+    arguments: Running,
+    clock: Clock,
+    leads: Arc<AtomicBool>,
+}
+
+impl Serving {
+    /// Logs, connects, and makes sure that the cluster answers.
+    pub async fn start(arguments: &Running, clock: Clock) -> Result<Self> {
+        log(arguments)?;
+        let client = client(arguments.kubeconfig.as_deref()).await?;
+        let version = client
+            .apiserver_version()
+            .await
+            .context("the Kubernetes API server does not answer: check --kubeconfig")?;
+        tracing::info!(version = version.git_version, "connected to Kubernetes");
+        Ok(Self { client, arguments: arguments.clone(), clock, leads: Arc::default() })
+    }
+
+    /// Runs `work` while this process leads, until it is told to end. Losing the lead is an error:
+    /// `work` is dropped at once, and a restarted process stands by.
+    pub async fn run(
+        &self,
+        lease: &'static str,
+        work: BoxFuture<'static, Result<()>>,
+    ) -> Result<()> {
+        let mut election = self.election(lease);
+        tokio::select! {
+            biased;
+            told = ended() => told?,
+            served = self.health() => served?,
+            outcome = self.lead(&mut election, work) => outcome?,
+        }
+        self.leads.store(false, Ordering::Relaxed);
+        if self.arguments.leader_elect {
+            // The Lease runs out by itself if this takes too long.
+            let _ = tokio::time::timeout(RESIGN_WITHIN, election.resign()).await;
+        }
+        tracing::info!("ended");
+        Ok(())
+    }
+
+    fn election(&self, lease: &'static str) -> Election {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let own = || format!("{host}_{}", std::process::id());
+        let us = self.arguments.identity.clone().unwrap_or_else(own);
+        let namespace = &self.arguments.leader_namespace;
+        Election::new(self.client.clone(), namespace, lease, us, self.clock.clone())
+    }
+
+    async fn lead(
+        &self,
+        election: &mut Election,
+        work: BoxFuture<'static, Result<()>>,
+    ) -> Result<()> {
+        if !self.arguments.leader_elect {
+            self.leads.store(true, Ordering::Relaxed);
+            return work.await;
+        }
+        let stand_by = |holder: &str| tracing::info!(holder, "standing by: another leads");
+        let since = election.win(stand_by).await;
+        tracing::info!("leading");
+        self.leads.store(true, Ordering::Relaxed);
+        tokio::select! {
+            biased;
+            why = election.keep(since) => bail!("lost the lead: {why}; nothing more is done here"),
+            outcome = work => outcome,
+        }
+    }
+
+    /// Serves the health page for ever, or nothing at all.
+    async fn health(&self) -> Result<()> {
+        let given = &self.arguments.health_probe_bind_address;
+        if given == "0" {
+            return std::future::pending().await;
+        }
+        let address = address(given)?;
+        let listener = TcpListener::bind(address)
+            .await
+            .with_context(|| format!("could not listen on --health-probe-bind-address={given}"))?;
+        let leads = self.leads.clone();
+        let ready = move || {
+            let does = if leads.load(Ordering::Relaxed) { "leading" } else { "standing by" };
+            std::future::ready(format!("kubernetes: answered at start\nleader: {does}\n"))
+        };
+        let page =
+            Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(ready));
+        axum::serve(listener, page).await.context("the health page ended")
+    }
+}
+
+/// An address as the original's flags have it: `:8081` is every interface.
+fn address(text: &str) -> Result<SocketAddr> {
+    let whole = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    whole.parse().with_context(|| format!("{text:?} is not an address such as :8081"))
+}
+
+/// SIGTERM, or Ctrl-C.
+pub async fn ended() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("could not wait for SIGTERM")?;
+    tokio::select! {
+        interrupt = tokio::signal::ctrl_c() => interrupt.context("could not wait for Ctrl-C"),
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+fn log(arguments: &Running) -> Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&arguments.log_level)
+        .with_context(|| format!("--log-level {:?} is not a filter", arguments.log_level))?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match arguments.log_format {
+        LogFormat::Text => lines.init(),
+        LogFormat::Json => lines.json().init(),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_written_as_people_write_them() {
+        assert_eq!(duration("15s"), Ok(Duration::from_secs(15)));
+        assert_eq!(duration("1h30m"), Ok(Duration::from_mins(90)));
+        assert_eq!(duration("0"), Ok(Duration::ZERO));
+        for wrong in ["", "15", "-3s", "soon"] {
+            assert!(duration(wrong).is_err_and(|why| why.contains("such as 15s")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_port_alone_is_every_interface() {
+        assert_eq!(address(":8081").unwrap().to_string(), "0.0.0.0:8081");
+        assert_eq!(address("127.0.0.1:0").unwrap().to_string(), "127.0.0.1:0");
+        assert!(address("8081").is_err());
+    }
+}

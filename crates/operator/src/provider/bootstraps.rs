@@ -1,0 +1,247 @@
+//! Bootstraps, beside the loop: one slow host delays nobody, and no deletion waits for one.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use applecart_api::clock::Clock;
+use applecart_api::ids::CrUid;
+use applecart_api::machine::ScalewayAppleSiliconMachine;
+use applecart_core::machine::{Bootstrap, Host};
+use futures::stream::BoxStream;
+use futures::{FutureExt, Stream, StreamExt};
+use kube::runtime::reflector::ObjectRef;
+use tokio::sync::mpsc;
+use tokio::task::{AbortHandle, JoinSet};
+
+/// Which object a bootstrap belongs to.
+pub type Key = ObjectRef<ScalewayAppleSiliconMachine>;
+/// A bootstrap: ends with the fingerprint of what it applied, or with what it has to say.
+pub type Work = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
+
+/// The bootstraps of this process, by object.
+#[derive(Clone)]
+pub struct Bootstraps {
+    table: Arc<Mutex<Table>>,
+    start: mpsc::UnboundedSender<(Place, Work)>,
+    wake: mpsc::UnboundedSender<Key>,
+    woken: Arc<Mutex<Option<mpsc::UnboundedReceiver<Key>>>>,
+    clock: Clock,
+}
+
+#[derive(Default)]
+struct Table {
+    entries: BTreeMap<CrUid, Entry>,
+    begun: u64,
+}
+
+struct Entry {
+    number: u64,
+    key: Key,
+    host: Host,
+    bootstrap: Bootstrap,
+    abort: Option<AbortHandle>,
+}
+
+/// One bootstrap's place in the table: numbered, so that one that was stopped cannot speak for its
+/// successor.
+#[derive(Clone)]
+pub struct Place {
+    bootstraps: Bootstraps,
+    uid: CrUid,
+    number: u64,
+}
+
+/// Owns the tasks; dropping it ends them.
+pub struct Runner {
+    starts: mpsc::UnboundedReceiver<(Place, Work)>,
+}
+
+impl Bootstraps {
+    /// None yet, and the runner that will hold their tasks.
+    pub fn new(clock: Clock) -> (Self, Runner) {
+        let (start, starts) = mpsc::unbounded_channel();
+        let (wake, woken) = mpsc::unbounded_channel();
+        let woken = Arc::new(Mutex::new(Some(woken)));
+        (Self { table: Arc::default(), start, wake, woken, clock }, Runner { starts })
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Objects whose bootstrap moved on. The first caller gets them; there is one loop to wake.
+    pub fn woken(&self) -> BoxStream<'static, Key> {
+        let receiver = self.woken.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match receiver {
+            Some(receiver) => from_channel(receiver).boxed(),
+            None => futures::stream::pending().boxed(),
+        }
+    }
+
+    /// What the object's bootstrap is doing.
+    pub fn of(&self, uid: &CrUid) -> Bootstrap {
+        self.table().entries.get(uid).map_or(Bootstrap::None, |entry| entry.bootstrap.clone())
+    }
+
+    /// The host as it was read when the object's bootstrap began, while that runs. Nothing is
+    /// decided from it but to wait, so it need not be read again for each step.
+    pub fn host(&self, uid: &CrUid) -> Option<Host> {
+        let table = self.table();
+        let entry = table.entries.get(uid)?;
+        matches!(entry.bootstrap, Bootstrap::Running { .. }).then(|| entry.host.clone())
+    }
+
+    /// Begins a bootstrap of `host`, unless the object has one.
+    pub fn start(&self, uid: &CrUid, key: Key, host: Host, work: impl FnOnce(Place) -> Work) {
+        let mut table = self.table();
+        if table.entries.contains_key(uid) {
+            return;
+        }
+        table.begun += 1;
+        let number = table.begun;
+        let bootstrap = Bootstrap::Running { step: None, since: self.clock.now() };
+        table.entries.insert(uid.clone(), Entry { number, key, host, bootstrap, abort: None });
+        let place = Place { bootstraps: self.clone(), uid: uid.clone(), number };
+        let work = work(place.clone());
+        // The runner lives as long as the loop that calls this.
+        let _ = self.start.send((place, work));
+    }
+
+    /// Forgets the object's bootstrap, and ends it if it still runs.
+    pub fn stop(&self, uid: &CrUid) {
+        if let Some(Entry { abort: Some(abort), .. }) = self.table().entries.remove(uid) {
+            abort.abort();
+        }
+    }
+}
+
+impl Place {
+    /// The bootstrap begins a step.
+    pub fn advance(&self, step: (String, usize, usize)) {
+        let since = self.bootstraps.clock.now();
+        self.set(Bootstrap::Running { step: Some(step), since });
+    }
+
+    fn set(&self, bootstrap: Bootstrap) {
+        let mut table = self.bootstraps.table();
+        if let Some(entry) = self.entry(&mut table) {
+            entry.bootstrap = bootstrap;
+            // Nobody listens once the loop is gone, and then nobody needs to.
+            let _ = self.bootstraps.wake.send(entry.key.clone());
+        }
+    }
+
+    fn entry<'a>(&self, table: &'a mut Table) -> Option<&'a mut Entry> {
+        table.entries.get_mut(&self.uid).filter(|entry| entry.number == self.number)
+    }
+}
+
+impl Runner {
+    /// Runs bootstraps until dropped.
+    pub async fn run(mut self) {
+        let mut tasks: JoinSet<()> = JoinSet::new();
+        loop {
+            tokio::select! {
+                biased;
+                Some((place, work)) = self.starts.recv() => begin(&mut tasks, &place, work),
+                Some(_) = tasks.join_next() => {}
+                else => return,
+            }
+        }
+    }
+}
+
+fn begin(tasks: &mut JoinSet<()>, place: &Place, work: Work) {
+    let of = place.clone();
+    let abort = tasks.spawn(async move {
+        // One that panics has failed; else its object would wait for it for ever.
+        let bootstrap = match AssertUnwindSafe(work).catch_unwind().await {
+            Ok(Ok(stamp)) => Bootstrap::Succeeded(stamp),
+            Ok(Err(said)) => Bootstrap::Failed(said),
+            Err(_) => Bootstrap::Failed("the bootstrap panicked: see the provider's log".into()),
+        };
+        of.set(bootstrap);
+    });
+    match place.entry(&mut place.bootstraps.table()) {
+        Some(entry) => entry.abort = Some(abort),
+        None => abort.abort(),
+    }
+}
+
+fn from_channel<T: Send + 'static>(
+    receiver: mpsc::UnboundedReceiver<T>,
+) -> impl Stream<Item = T> + Send {
+    futures::stream::unfold(receiver, |mut receiver| async {
+        receiver.recv().await.map(|item| (item, receiver))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use applecart_core::machine::HostState;
+    use jiff::Timestamp;
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    fn uid() -> CrUid {
+        "0d6b7c60-9a9e-4f0e-8f0b-3a6f6f0c1a11".parse().expect("a uid")
+    }
+
+    fn host() -> Host {
+        Host {
+            id: "5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e".parse().expect("a server id"),
+            name: "mac-1".into(),
+            state: HostState::Ready,
+            delivered: true,
+            retiring: false,
+            server_type: "M2-L".into(),
+            os: None,
+            address: None,
+            has_password: true,
+        }
+    }
+
+    fn bootstraps() -> (Bootstraps, Runner) {
+        Bootstraps::new(Clock::new(|| Timestamp::from_second(1000).expect("a time")))
+    }
+
+    /// Runs the runner until the object's bootstrap moved on once.
+    async fn until_woken(bootstraps: &Bootstraps, runner: Runner) {
+        let mut woken = bootstraps.woken();
+        tokio::select! {
+            () = runner.run() => unreachable!("it runs until dropped"),
+            _ = woken.next() => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn a_bootstrap_that_panics_has_failed() {
+        let (bootstraps, runner) = bootstraps();
+        let work = |_| -> Work { Box::pin(async { panic!("a defect") }) };
+        bootstraps.start(&uid(), Key::new("mac-1"), host(), work);
+        until_woken(&bootstraps, runner).await;
+        assert!(matches!(bootstraps.of(&uid()), Bootstrap::Failed(said) if said.contains("panic")));
+    }
+
+    #[tokio::test]
+    async fn a_stopped_bootstrap_does_not_speak_for_its_successor() {
+        let (bootstraps, runner) = bootstraps();
+        let (end, ended) = oneshot::channel::<()>();
+        let first = |_| -> Work { Box::pin(async { Ok("of the first".to_owned()) }) };
+        let second = |_| -> Work {
+            Box::pin(async {
+                ended.await.expect("the test ends it");
+                Ok("of the second".to_owned())
+            })
+        };
+        bootstraps.start(&uid(), Key::new("mac-1"), host(), first);
+        bootstraps.stop(&uid());
+        bootstraps.start(&uid(), Key::new("mac-1"), host(), second);
+        end.send(()).expect("it waits");
+        until_woken(&bootstraps, runner).await;
+        assert_eq!(bootstraps.of(&uid()), Bootstrap::Succeeded("of the second".into()));
+    }
+}

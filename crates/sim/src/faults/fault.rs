@@ -1,0 +1,158 @@
+//! What can go wrong, and where. No I/O.
+
+use std::fmt;
+use std::str::FromStr;
+
+macro_rules! faults {
+    ($($(#[$doc:meta])* $name:ident = $word:literal;)*) => {
+        /// What goes wrong.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Fault {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl Fault {
+            /// Every kind.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// Its name, on a command line and in a trace.
+            #[must_use]
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$name => $word,)* }
+            }
+        }
+    };
+}
+
+faults! {
+    /// The process dies before the effect.
+    CrashBefore = "crash-before";
+    /// The process dies after the effect, and never hears of it.
+    CrashAfter = "crash-after";
+    /// The call does not happen, and the answer says so.
+    Error = "error";
+    /// The call is refused for lack of rights.
+    Denied = "denied";
+    /// The write is refused as if somebody else had written in between.
+    Conflict = "conflict";
+    /// The call does not happen, and no answer comes in time.
+    TimeOut = "time-out";
+    /// The effect happens, and the answer is lost.
+    LostAnswer = "lost-answer";
+    /// The effect happens ten seconds after the caller was told that nobody knows.
+    Late = "late";
+    /// The Mac loses its power before the call, and boots.
+    Reboot = "reboot";
+    /// The read does not see the last minute.
+    Stale = "stale";
+    /// The event never arrives; the watch is listed anew when its time is up.
+    Drop = "drop";
+    /// The event arrives twice.
+    Twice = "twice";
+    /// Nothing arrives for half a minute, and then only what came of it.
+    Coalesce = "coalesce";
+    /// The watch ends before the event.
+    Cut = "cut";
+    /// The server has forgotten the history (410).
+    Gone = "gone";
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl FromStr for Fault {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().copied().find(|fault| fault.word() == text);
+        found.ok_or_else(|| {
+            let words: Vec<&str> = Self::ALL.iter().map(|fault| fault.word()).collect();
+            format!("no such fault; one of {}", words.join(", "))
+        })
+    }
+}
+
+/// Who is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Edge {
+    /// The API server.
+    Kubernetes,
+    /// Scaleway's API.
+    Scaleway,
+    /// A Mac over SSH.
+    Ssh,
+    /// Tart, on a Mac.
+    Tart,
+}
+
+impl fmt::Display for Edge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kubernetes => "kubernetes",
+            Self::Scaleway => "scaleway",
+            Self::Ssh => "ssh",
+            Self::Tart => "tart",
+        })
+    }
+}
+
+/// What kind of a call it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// It may change something.
+    Effect,
+    /// It says only that somebody is alive.
+    Heartbeat,
+    /// It changes nothing.
+    Read,
+    /// An event of a watch, on its way to a process.
+    Event,
+}
+
+/// What can go wrong with a call. `conditional`: it names the version that it is meant for.
+#[must_use]
+pub fn possible(edge: Edge, class: Class, conditional: bool) -> &'static [Fault] {
+    use Fault::{
+        Coalesce, Conflict, CrashAfter, CrashBefore, Cut, Denied, Drop, Error, Gone, Late,
+        LostAnswer, Reboot, Stale, TimeOut, Twice,
+    };
+    match (class, edge) {
+        (Class::Effect | Class::Heartbeat, Edge::Kubernetes) if conditional => {
+            &[CrashBefore, CrashAfter, Error, Denied, Conflict, TimeOut, LostAnswer, Late]
+        }
+        (Class::Effect | Class::Heartbeat, Edge::Kubernetes | Edge::Scaleway) => {
+            &[CrashBefore, CrashAfter, Error, Denied, TimeOut, LostAnswer, Late]
+        }
+        (Class::Effect | Class::Heartbeat, Edge::Ssh) => {
+            &[CrashBefore, CrashAfter, Error, TimeOut, LostAnswer, Reboot]
+        }
+        (Class::Effect | Class::Heartbeat, Edge::Tart) => {
+            &[CrashBefore, CrashAfter, Error, TimeOut, LostAnswer]
+        }
+        (Class::Read, Edge::Kubernetes | Edge::Scaleway) => &[Error, Denied, TimeOut, Stale],
+        (Class::Read, Edge::Ssh) => &[Error, TimeOut, Reboot],
+        (Class::Read, Edge::Tart) => &[Error, TimeOut],
+        (Class::Event, _) => &[Drop, Twice, Coalesce, Cut, Gone],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_fault_has_a_word_of_its_own_and_can_happen_somewhere() {
+        for fault in Fault::ALL {
+            assert_eq!(fault.word().parse(), Ok(*fault));
+            let edges = [Edge::Kubernetes, Edge::Scaleway, Edge::Ssh, Edge::Tart];
+            let classes = [Class::Effect, Class::Heartbeat, Class::Read, Class::Event];
+            let happens = edges.iter().any(|edge| {
+                classes.iter().any(|class| possible(*edge, *class, true).contains(fault))
+            });
+            assert!(happens, "{fault} can happen nowhere");
+        }
+        assert!("crash".parse::<Fault>().unwrap_err().contains("crash-before"));
+    }
+}

@@ -1,0 +1,122 @@
+//! The gate to Scaleway: a service around the simulated one.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use applecart_scaleway::{Transport, TransportError};
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use serde_json::Value;
+use tokio::time::Instant;
+use tower::ServiceExt;
+
+use super::fault::{Class, Edge, Fault};
+use super::trace::Process;
+use super::{Faults, LATE, STALE};
+
+/// What the gate keeps of earlier calls.
+#[derive(Default)]
+pub(super) struct Memory {
+    /// Requests that are still on their way.
+    late: Vec<(Instant, usize, Request<Bytes>)>,
+    /// The last answer to each read.
+    answers: BTreeMap<String, (Instant, Response<Bytes>)>,
+}
+
+type Answered = Result<Response<Bytes>, TransportError>;
+
+impl Faults {
+    /// `inner` behind this gate; all calls are the provider's.
+    #[must_use]
+    pub fn gated(self: &Arc<Self>, inner: Transport) -> Transport {
+        let faults = self.clone();
+        Transport::new(tower::service_fn(move |request| {
+            let (faults, inner) = (faults.clone(), inner.clone());
+            async move { faults.call_scaleway(inner, request).await }
+        }))
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.scaleway.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn call_scaleway(&self, inner: Transport, request: Request<Bytes>) -> Answered {
+        self.arrive(&inner).await;
+        let read = request.method() == Method::GET;
+        let class = if read { Class::Read } else { Class::Effect };
+        let told = describe(&request);
+        let Some(entry) =
+            self.enter(Process::Provider, Edge::Scaleway, class, false, || told.clone())
+        else {
+            return inner.oneshot(request).await;
+        };
+        let number = entry.number;
+        match entry.fault {
+            Some(Fault::CrashBefore | Fault::TimeOut) => std::future::pending().await,
+            Some(Fault::CrashAfter) => {
+                let _ = self.forward(&inner, request, number).await;
+                std::future::pending().await
+            }
+            Some(Fault::LostAnswer) => {
+                let _ = self.forward(&inner, request, number).await;
+                Err(TransportError::Lost("lost on the way back".into()))
+            }
+            Some(Fault::Error) => Ok(self.refuse(number, StatusCode::BAD_GATEWAY)),
+            Some(Fault::Denied) => Ok(self.refuse(number, StatusCode::FORBIDDEN)),
+            Some(Fault::Late) => {
+                self.memory().late.push((Instant::now() + LATE, number, request));
+                Err(TransportError::Lost("lost on the way".into()))
+            }
+            Some(Fault::Stale) => {
+                let earlier = self.memory().answers.get(&told).cloned();
+                match earlier.filter(|(at, _)| at.elapsed() < STALE) {
+                    Some((_, answer)) => Ok(answer),
+                    None => self.forward(&inner, request, number).await,
+                }
+            }
+            _ => {
+                let answer = self.forward(&inner, request, number).await?;
+                if read {
+                    self.memory().answers.insert(told, (Instant::now(), answer.clone()));
+                }
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Performs what was sent earlier and arrives now.
+    async fn arrive(&self, inner: &Transport) {
+        let now = Instant::now();
+        let due: Vec<_> = self.memory().late.extract_if(.., |(due, ..)| *due <= now).collect();
+        for (_, number, request) in due {
+            let _ = self.forward(inner, request, number).await;
+        }
+    }
+
+    async fn forward(&self, inner: &Transport, request: Request<Bytes>, number: usize) -> Answered {
+        let answer = inner.clone().oneshot(request).await;
+        match &answer {
+            Ok(answer) => self.answer(number, answer.status().as_str()),
+            Err(error) => self.answer(number, &error.to_string()),
+        }
+        answer
+    }
+
+    fn refuse(&self, number: usize, status: StatusCode) -> Response<Bytes> {
+        self.answer(number, status.as_str());
+        let mut answer = Response::new(Bytes::from(format!("<html>{status}</html>")));
+        *answer.status_mut() = status;
+        answer
+    }
+}
+
+/// What a request asks, in the words of the trace.
+fn describe(request: &Request<Bytes>) -> String {
+    let path = request.uri().path();
+    let tail = path.split("/zones/").nth(1).and_then(|rest| rest.split_once('/'));
+    let tail = tail.map_or(path, |(_, tail)| tail);
+    let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
+    let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
+    let name = body["name"].as_str().map(|name| format!(" to {name}")).unwrap_or_default();
+    format!("{} {tail}{query}{name}", request.method())
+}

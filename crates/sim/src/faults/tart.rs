@@ -1,0 +1,95 @@
+//! The gate to Tart, between an agent and its Mac.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use applecart_core::pod::{Template, VmName, VmState};
+use tart_kubelet::{Share, Vm, VmError};
+
+use super::fault::{Class, Edge, Fault};
+use super::trace::Process;
+use super::{Faults, SERVER_TIMEOUT};
+use crate::tart::SimTart;
+
+/// A Mac's Tart, as one agent calls it.
+pub struct GatedTart {
+    tart: SimTart,
+    process: Process,
+    faults: Option<Arc<Faults>>,
+}
+
+impl GatedTart {
+    /// `tart` behind a gate, if there is one.
+    #[must_use]
+    pub fn new(tart: SimTart, process: Process, faults: Option<Arc<Faults>>) -> Self {
+        Self { tart, process, faults }
+    }
+
+    async fn call<T>(
+        &self,
+        class: Class,
+        what: impl FnOnce() -> String,
+        call: impl Future<Output = Result<T, VmError>>,
+    ) -> Result<T, VmError> {
+        let Some(faults) = &self.faults else { return call.await };
+        let told = what();
+        let entered = {
+            let told = told.clone();
+            faults.enter(self.process.clone(), Edge::Tart, class, false, move || told)
+        };
+        let Some(entry) = entered else { return call.await };
+        let seconds = SERVER_TIMEOUT.as_secs();
+        let unknown = |what: String| VmError::Unknown { what, seconds };
+        match entry.fault {
+            Some(Fault::CrashBefore) => std::future::pending().await,
+            Some(Fault::TimeOut) => {
+                tokio::time::sleep(SERVER_TIMEOUT).await;
+                Err(unknown(told))
+            }
+            Some(Fault::Error) => {
+                faults.answer(entry.number, "failed");
+                Err(VmError::Failed { what: told, said: "the simulated Tart fails".to_owned() })
+            }
+            fault => {
+                let done = call.await;
+                let answer = if done.is_ok() { "ok" } else { "failed" };
+                faults.answer(entry.number, answer);
+                match fault {
+                    Some(Fault::CrashAfter) => std::future::pending().await,
+                    Some(Fault::LostAnswer) => {
+                        tokio::time::sleep(SERVER_TIMEOUT).await;
+                        Err(unknown(told))
+                    }
+                    _ => done,
+                }
+            }
+        }
+    }
+}
+
+impl Vm for GatedTart {
+    async fn list(&self) -> Result<BTreeMap<VmName, VmState>, VmError> {
+        self.call(Class::Read, || "list".to_owned(), self.tart.list()).await
+    }
+
+    async fn create(&self, vm: &VmName, template: &Template) -> Result<(), VmError> {
+        let what = || format!("create {vm}");
+        self.call(Class::Effect, what, self.tart.create(vm, template)).await
+    }
+
+    async fn start(&self, vm: &VmName, share: Share) -> Result<(), VmError> {
+        let what = || format!("start {vm}");
+        self.call(Class::Effect, what, self.tart.start(vm, share)).await
+    }
+
+    async fn address(&self, vm: &VmName) -> Result<Option<IpAddr>, VmError> {
+        let what = || format!("address of {vm}");
+        self.call(Class::Read, what, self.tart.address(vm)).await
+    }
+
+    async fn remove(&self, vm: &VmName) -> Result<(), VmError> {
+        let what = || format!("remove {vm}");
+        self.call(Class::Effect, what, self.tart.remove(vm)).await
+    }
+}

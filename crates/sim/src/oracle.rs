@@ -1,0 +1,273 @@
+//! What must never be, whatever happened: looked at after every effect. Each finding begins with
+//! the oracle's name.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use applecart_api::ids::ServerId;
+use applecart_api::keys::label;
+use applecart_api::name_class::NameClass;
+use applecart_core::pod::{PodId, VmName};
+use serde_json::Value;
+
+use crate::faults::Step;
+use crate::scaleway::HostView;
+use crate::world::{POOL_PREFIX, Sight};
+
+/// The objects that own hosts.
+const MACHINES: &str = "scalewayapplesiliconmachines.infrastructure.cluster.x-k8s.io";
+
+/// Looks at one world after every effect, and remembers what it must compare.
+pub struct Safety {
+    sight: Sight,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Default)]
+struct Memory {
+    /// How many hosts there were at first.
+    hosts: Option<usize>,
+    /// How often each host was wiped.
+    wipes: BTreeMap<ServerId, u64>,
+    /// The names of hosts that are nobody's here.
+    foreign: BTreeMap<ServerId, (String, u64)>,
+    /// How far each Pod was.
+    phases: BTreeMap<String, String>,
+    /// Machines that were reported provisioned.
+    provisioned: BTreeSet<String>,
+}
+
+/// What is there, read once for all oracles.
+struct Seen {
+    hosts: Vec<HostView>,
+    machines: Vec<Arc<Value>>,
+    pods: Vec<Arc<Value>>,
+}
+
+impl Safety {
+    /// How many things one look looks for.
+    pub const INVARIANTS: u64 = 11;
+
+    /// Oracles for the world that is seen.
+    #[must_use]
+    pub fn new(sight: Sight) -> Self {
+        let safety = Self { sight, memory: Mutex::default() };
+        // What is there before the first effect is what it is compared with.
+        let _ = safety.look();
+        safety
+    }
+
+    /// Looks for what must never be.
+    pub fn check(&self, _: &Step) -> Result<(), String> {
+        self.look()
+    }
+
+    /// Looks without an effect.
+    pub fn look(&self) -> Result<(), String> {
+        let seen = Seen {
+            hosts: self.sight.scaleway().hosts(),
+            machines: self.sight.objects(MACHINES),
+            pods: self.sight.objects("pods"),
+        };
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pool_is_wiped(&seen)?;
+        one_host_each(&seen)?;
+        one_owner_each(&seen)?;
+        bound_to_one(&seen)?;
+        memory.nobody_is_wiped(&seen)?;
+        memory.foreign_is_untouched(&seen)?;
+        memory.nothing_is_bought(&seen)?;
+        memory.pods_move_forward(&seen)?;
+        memory.provisioned_stays(&seen)?;
+        busy_runners_stay(&seen)?;
+        self.vms_have_pods(&seen)
+    }
+
+    /// S5: a host in the pool is wiped, or its wipe was accepted.
+    fn pool_is_wiped(&self, seen: &Seen) -> Result<(), String> {
+        for host in &seen.hosts {
+            let pool = NameClass::read(&host.name, POOL_PREFIX) == NameClass::Pool;
+            let used = self.sight.is_bootstrapped(&host.id);
+            if pool && used && host.status.as_str() != "reinstalling" {
+                let id = &host.id;
+                return Err(format!(
+                    "pool-unwiped: {id} is in the pool with its last owner's disk"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// S29: each VM that runs is a Pod's that exists.
+    fn vms_have_pods(&self, seen: &Seen) -> Result<(), String> {
+        let known: BTreeSet<VmName> = seen.pods.iter().map(|pod| vm_of(pod)).collect();
+        for (id, tart) in self.sight.tarts() {
+            let running = tart.running();
+            // A Mac that is being wiped or booted takes its VMs with it.
+            let well = seen.hosts.iter().any(|h| h.id == *id && h.status.as_str() == "ready");
+            let nobody = running.iter().find(|vm| well && !known.contains(vm));
+            if let Some(vm) = nobody {
+                return Err(format!("vm-of-nobody: {vm} runs on {id}, and its Pod is gone"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn vm_of(pod: &Value) -> VmName {
+    let metadata = &pod["metadata"];
+    VmName::of(&PodId {
+        namespace: text(&metadata["namespace"]).to_owned(),
+        name: text(&metadata["name"]).to_owned(),
+        uid: text(&metadata["uid"]).to_owned(),
+    })
+}
+
+fn is_deleted(object: &Value) -> bool {
+    !object["metadata"]["deletionTimestamp"].is_null()
+}
+
+/// P1: one Machine, one host.
+fn one_host_each(seen: &Seen) -> Result<(), String> {
+    let names: BTreeMap<&str, &str> = seen
+        .machines
+        .iter()
+        .map(|object| (text(&object["metadata"]["uid"]), text(&object["metadata"]["name"])))
+        .collect();
+    let mut hosts_of: BTreeMap<String, u32> = BTreeMap::new();
+    for host in &seen.hosts {
+        match NameClass::read(&host.name, POOL_PREFIX) {
+            NameClass::Claiming(marker) => {
+                let uid = marker.uid.to_string();
+                let name = names.get(uid.as_str()).map_or(uid.clone(), |name| (*name).to_owned());
+                *hosts_of.entry(name).or_default() += 1;
+            }
+            NameClass::Other(name) => *hosts_of.entry(name).or_default() += 1,
+            NameClass::Pool
+            | NameClass::Releasing(_)
+            | NameClass::OldMarker
+            | NameClass::Quarantined => {}
+        }
+    }
+    match hosts_of.iter().find(|(_, hosts)| **hosts > 1) {
+        Some((owner, hosts)) => Err(format!("two-hosts: {owner} has {hosts} hosts")),
+        None => Ok(()),
+    }
+}
+
+/// S1: no two living Machines name the same host.
+fn one_owner_each(seen: &Seen) -> Result<(), String> {
+    let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
+    for machine in seen.machines.iter().filter(|machine| !is_deleted(machine)) {
+        let name = text(&machine["metadata"]["name"]);
+        let server = text(&machine["status"]["serverID"]);
+        if let (false, Some(other)) = (server.is_empty(), owners.insert(server, name)) {
+            return Err(format!("two-owners: {name} and {other} both name host {server}"));
+        }
+    }
+    Ok(())
+}
+
+/// S2: a Machine's server id and provider ID name the same host.
+fn bound_to_one(seen: &Seen) -> Result<(), String> {
+    for machine in &seen.machines {
+        let server = text(&machine["status"]["serverID"]);
+        let provider = text(&machine["spec"]["providerID"]);
+        if !server.is_empty() && !provider.is_empty() && !provider.ends_with(server) {
+            let name = text(&machine["metadata"]["name"]);
+            return Err(format!("binding: {name} is bound to {server} and to {provider}"));
+        }
+    }
+    Ok(())
+}
+
+/// S37: a runner with a job is never deleted.
+fn busy_runners_stay(seen: &Seen) -> Result<(), String> {
+    for pod in &seen.pods {
+        let owner = text(&pod["metadata"]["labels"][label::RUNNER_POOL_OWNER]);
+        if !owner.is_empty() && pod["status"]["phase"] == "Running" && is_deleted(pod) {
+            let name = text(&pod["metadata"]["name"]);
+            return Err(format!("busy-deleted: {name} is deleted while it does {owner}"));
+        }
+    }
+    Ok(())
+}
+
+impl Memory {
+    /// S4: a host is never wiped while it carries the name of a Machine that lives.
+    fn nobody_is_wiped(&mut self, seen: &Seen) -> Result<(), String> {
+        for host in &seen.hosts {
+            let before = self.wipes.insert(host.id.clone(), host.generation);
+            let wiped = before.is_some_and(|before| before < host.generation);
+            let owner = seen.machines.iter().find(|machine| {
+                !is_deleted(machine) && text(&machine["metadata"]["name"]) == host.name
+            });
+            if let (true, Some(_)) = (wiped, owner) {
+                return Err(format!("wiped-under-owner: {} was wiped as {}", host.id, host.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// S3: what is not ours keeps its name and its disk.
+    fn foreign_is_untouched(&mut self, seen: &Seen) -> Result<(), String> {
+        let first = self.hosts.is_none();
+        for host in &seen.hosts {
+            let now = (host.name.clone(), host.power_cycles);
+            let class = NameClass::read(&host.name, POOL_PREFIX);
+            if first && matches!(class, NameClass::Other(_)) {
+                self.foreign.insert(host.id.clone(), now);
+            } else if let Some(before) = self.foreign.get(&host.id).filter(|was| **was != now) {
+                return Err(format!("foreign-touched: {} is now {}", before.0, host.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// S6: hosts are neither bought nor given up.
+    fn nothing_is_bought(&mut self, seen: &Seen) -> Result<(), String> {
+        let before = *self.hosts.get_or_insert(seen.hosts.len());
+        if before == seen.hosts.len() {
+            return Ok(());
+        }
+        Err(format!("hosts-changed: there were {before} hosts, now {}", seen.hosts.len()))
+    }
+
+    /// S28, S30: a Pod's phase only moves forward, and an end is an end.
+    fn pods_move_forward(&mut self, seen: &Seen) -> Result<(), String> {
+        let rank = |phase: &str| match phase {
+            "Running" => 1,
+            "Succeeded" | "Failed" => 2,
+            _ => 0,
+        };
+        for pod in &seen.pods {
+            let phase = text(&pod["status"]["phase"]).to_owned();
+            let uid = text(&pod["metadata"]["uid"]).to_owned();
+            let Some(before) = self.phases.insert(uid, phase.clone()) else { continue };
+            let ended = rank(&before) == 2 && before != phase;
+            if rank(&phase) < rank(&before) || ended {
+                let name = text(&pod["metadata"]["name"]);
+                return Err(format!("phases: Pod {name} went from {before} to {phase}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The contract: provisioned is never taken back.
+    fn provisioned_stays(&mut self, seen: &Seen) -> Result<(), String> {
+        for machine in &seen.machines {
+            let uid = text(&machine["metadata"]["uid"]);
+            if machine["status"]["initialization"]["provisioned"] == true {
+                self.provisioned.insert(uid.to_owned());
+            } else if self.provisioned.contains(uid) {
+                let name = text(&machine["metadata"]["name"]);
+                return Err(format!("provisioned: {name} is not provisioned any more"));
+            }
+        }
+        Ok(())
+    }
+}

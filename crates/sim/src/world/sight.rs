@@ -1,0 +1,68 @@
+//! What an onlooker sees of a world without asking anybody: for oracles and levers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use applecart_api::ids::ServerId;
+use serde_json::Value;
+
+use super::Host;
+use crate::kubernetes::ApiServer;
+use crate::scaleway::Scaleway;
+use crate::tart::SimTart;
+
+/// A look at a world from outside. Clones look at the same world.
+#[derive(Clone)]
+pub struct Sight {
+    pub(super) api: ApiServer,
+    pub(super) scaleway: Scaleway,
+    pub(super) hosts: Arc<BTreeMap<ServerId, Host>>,
+}
+
+impl Sight {
+    pub(super) fn new(api: ApiServer, scaleway: Scaleway, hosts: BTreeMap<ServerId, Host>) -> Self {
+        Self { api, scaleway, hosts: Arc::new(hosts) }
+    }
+
+    /// All objects of a kind, as they are stored.
+    #[must_use]
+    pub fn objects(&self, resource: &str) -> Vec<Arc<Value>> {
+        self.api.objects(resource)
+    }
+
+    /// Its Scaleway.
+    #[must_use]
+    pub fn scaleway(&self) -> &Scaleway {
+        &self.scaleway
+    }
+
+    /// Whether the Mac behind a host carries an agent's identity, and so an owner's work.
+    #[must_use]
+    pub fn is_bootstrapped(&self, id: &ServerId) -> bool {
+        let kubeconfig = |host: &Host| host.mac.file("/etc/tart-kubelet/kubeconfig").is_some();
+        self.hosts.get(id).is_some_and(kubeconfig)
+    }
+
+    /// The Tart of each Mac.
+    pub fn tarts(&self) -> impl Iterator<Item = (&ServerId, &SimTart)> {
+        self.hosts.iter().map(|(id, host)| (id, &host.tart))
+    }
+
+    /// Wrong passwords that were tried on all Macs since their last wipe.
+    #[must_use]
+    pub fn wrong_passwords(&self) -> u32 {
+        self.hosts.values().map(|host| host.mac.wrong_passwords()).sum()
+    }
+
+    /// The power of a Mac fails and comes back: its VMs die, and it boots.
+    pub fn cut_power(&self, mac: &str) {
+        let named = |(id, _): &(&ServerId, &Host)| id.as_str() == mac;
+        if let Some((_, host)) = self.hosts.iter().find(named) {
+            host.mac.power_off();
+            for vm in host.tart.running() {
+                let _killed = host.tart.kill(&vm);
+            }
+            host.mac.power_on();
+        }
+    }
+}

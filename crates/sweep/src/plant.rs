@@ -1,0 +1,310 @@
+//! Planted bugs: each does to the world what a broken controller would, and one oracle must say so.
+
+use std::fmt;
+use std::time::Duration;
+
+use applecart_api::keys::label;
+use applecart_api::machine::ScalewayAppleSiliconMachine;
+use applecart_core::pod::{Template, VmName};
+use applecart_sim::kubernetes::Identity;
+use applecart_sim::world::{NAMESPACE, POOL_PREFIX, World};
+use clap::ValueEnum;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use serde_json::{Value, json};
+use tart_kubelet::{Share, Vm};
+
+use crate::story::machines;
+
+/// How often a bug looks for its chance.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// What a broken controller does. Each is caught by the oracle of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Bug {
+    /// Returns a host to the pool without a wipe (LH1).
+    PoolUnwiped,
+    /// Claims a second host for a Machine (P1).
+    TwoHosts,
+    /// Wipes a host whose Machine lives (S4).
+    WipedUnderOwner,
+    /// Renames a host of somebody else (S3).
+    ForeignTouched,
+    /// Buys a host (S6).
+    HostsChanged,
+    /// Lets two Machines name one host (P7).
+    TwoOwners,
+    /// Binds a Machine to two hosts (S2).
+    Binding,
+    /// Takes back that a Machine is provisioned.
+    Provisioned,
+    /// Starts a Pod that has ended again (S28).
+    Phases,
+    /// Forgets a running VM when its Pod goes (S29).
+    VmOfNobody,
+    /// Leaves a VM on the disk whose Pod is gone (C3).
+    VmsLeft,
+    /// Renames a host that it has not just read (S3).
+    Unfenced,
+    /// Deletes a runner with a job (S37).
+    BusyDeleted,
+    /// Forgets a Node when its Machine goes (C5).
+    LeftBehind,
+    /// Creates something twice.
+    Counts,
+    /// Writes although nothing happened (LH25).
+    Silence,
+    /// Takes a finalizer away that lets a Machine go on, too late.
+    Liveness,
+    /// Tells a password (S16).
+    Secrets,
+}
+
+impl fmt::Display for Bug {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value().expect("no bug is hidden");
+        f.write_str(value.get_name())
+    }
+}
+
+/// Lets `bug` loose on the world, and never ends.
+pub async fn plant(world: &World, bug: Option<Bug>) {
+    let Some(bug) = bug else { return std::future::pending().await };
+    loop {
+        if strike(world, bug).await {
+            return std::future::pending().await;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Does the wrong thing, if this is the moment; whether that was all.
+async fn strike(world: &World, bug: Bug) -> bool {
+    let scaleway = world.scaleway();
+    let hosts = scaleway.hosts();
+    let used = hosts.iter().find(|host| world.is_bootstrapped(&host.id));
+    let free = hosts.iter().find(|host| host.name.starts_with(POOL_PREFIX));
+    match bug {
+        Bug::PoolUnwiped => used.is_some_and(|host| {
+            scaleway.rename_host(&host.id, &format!("{POOL_PREFIX}by-hand"));
+            true
+        }),
+        Bug::TwoHosts => match (used, free) {
+            (Some(used), Some(free)) => {
+                scaleway.rename_host(&free.id, &used.name);
+                true
+            }
+            _ => false,
+        },
+        Bug::WipedUnderOwner => match used {
+            Some(host) => scaleway.client().reinstall(&host.zone, &host.id, None).await.is_ok(),
+            None => false,
+        },
+        Bug::Unfenced => match (used, free) {
+            (Some(_), Some(host)) => {
+                let scaleway = world.provider_scaleway();
+                scaleway.rename(&host.zone, &host.id, &host.name).await.is_ok()
+            }
+            _ => false,
+        },
+        Bug::ForeignTouched => match hosts.iter().find(|host| host.name == world.foreign_name()) {
+            Some(host) => {
+                scaleway.rename_host(&host.id, &format!("{POOL_PREFIX}taken"));
+                true
+            }
+            None => false,
+        },
+        Bug::HostsChanged => {
+            let spec = applecart_sim::scaleway::HostSpec::named("bought");
+            scaleway.order_host(&spec);
+            true
+        }
+        Bug::TwoOwners => share_host(world).await,
+        Bug::Binding => {
+            change_status(
+                world,
+                "serverID",
+                json!({"serverID": "00000000-0000-4000-8000-000000000000"}),
+            )
+            .await
+        }
+        Bug::Provisioned => {
+            let back = json!({"initialization": {"provisioned": false}});
+            change_status(world, "initialization", back).await
+        }
+        Bug::Phases => restart_pod(world).await,
+        Bug::VmOfNobody => start_vm(world, true).await,
+        Bug::VmsLeft => start_vm(world, false).await,
+        Bug::BusyDeleted => delete_busy(world).await,
+        Bug::LeftBehind => leave_node(world).await,
+        Bug::Counts => create_twice(world).await,
+        Bug::Silence => {
+            tokio::time::sleep(Duration::from_mins(5)).await;
+            touch(world).await;
+            false
+        }
+        Bug::Liveness => hold_up(world).await,
+        Bug::Secrets => tell_password(world).await,
+    }
+}
+
+/// A client that the gate takes for the provider's.
+fn provider(world: &World) -> kube::Client {
+    world.api().client(Identity::service_account(NAMESPACE, "provider"))
+}
+
+async fn delete_busy(world: &World) -> bool {
+    let pods: Api<Pod> = Api::namespaced(provider(world), NAMESPACE);
+    let busy = ListParams::default().labels(label::RUNNER_POOL_OWNER);
+    let Ok(busy) = pods.list(&busy).await else { return false };
+    let Some(pod) = busy.items.first() else { return false };
+    pods.delete(&pod.name_any(), &DeleteParams::default()).await.is_ok()
+}
+
+async fn leave_node(world: &World) -> bool {
+    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(provider(world));
+    let Ok(listed) = nodes.list(&ListParams::default()).await else { return false };
+    if listed.items.is_empty() {
+        return false;
+    }
+    let node = json!({"metadata": {"name": "forgotten"}});
+    let Ok(node) = serde_json::from_value(node) else { return false };
+    nodes.create(&PostParams::default(), &node).await.is_ok()
+}
+
+async fn create_twice(world: &World) -> bool {
+    let accounts: Api<ServiceAccount> = Api::namespaced(provider(world), NAMESPACE);
+    let Ok(listed) = accounts.list(&ListParams::default()).await else { return false };
+    let agent = listed.items.iter().find(|account| account.name_any().starts_with("tart-kubelet"));
+    let Some(agent) = agent else { return false };
+    let mut again = agent.clone();
+    again.metadata.resource_version = None;
+    again.metadata.uid = None;
+    again.metadata.name = Some("spare".to_owned());
+    accounts.create(&PostParams::default(), &again).await.is_ok()
+}
+
+async fn touch(world: &World) {
+    let maps: Api<ConfigMap> = Api::namespaced(provider(world), NAMESPACE);
+    let map = ConfigMap::default();
+    let mut map = ConfigMap { ..map };
+    map.metadata.generate_name = Some("idle-".to_owned());
+    let _ = maps.create(&PostParams::default(), &map).await;
+}
+
+async fn hold_up(world: &World) -> bool {
+    for machine in machines(world) {
+        if machine.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        let api = samms(world);
+        let change = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": "true"}}});
+        let name = machine.name_any();
+        let _ = api.patch(&name, &PatchParams::default(), &Patch::Merge(&change)).await;
+        tokio::time::sleep(Duration::from_mins(40)).await;
+        let change = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}});
+        let _ = api.patch(&name, &PatchParams::default(), &Patch::Merge(&change)).await;
+        return true;
+    }
+    false
+}
+
+async fn tell_password(world: &World) -> bool {
+    let Some(password) = world.passwords().pop() else { return false };
+    let maps: Api<ConfigMap> = Api::namespaced(provider(world), NAMESPACE);
+    let map = json!({"metadata": {"name": "log"}, "data": {"line": format!("sudo {password}")}});
+    let Ok(map) = serde_json::from_value(map) else { return false };
+    maps.create(&PostParams::default(), &map).await.is_ok()
+}
+
+fn samms(world: &World) -> Api<ScalewayAppleSiliconMachine> {
+    Api::namespaced(provider(world), NAMESPACE)
+}
+
+/// Changes the status of a Machine that has `field`.
+async fn change_status(world: &World, field: &str, change: Value) -> bool {
+    for machine in machines(world) {
+        let status = json!(machine.status);
+        let ready = machine.status.as_ref().and_then(|status| status.ready) == Some(true);
+        if !ready || status[field].is_null() {
+            continue;
+        }
+        let change = json!({"status": change});
+        let (name, params) = (machine.name_any(), PatchParams::default());
+        return samms(world).patch_status(&name, &params, &Patch::Merge(&change)).await.is_ok();
+    }
+    false
+}
+
+async fn share_host(world: &World) -> bool {
+    let machines = machines(world);
+    let server = |m: &ScalewayAppleSiliconMachine| m.status.as_ref()?.server_id.clone();
+    let bound: Vec<_> = machines.iter().filter(|machine| server(machine).is_some()).collect();
+    let [one, other, ..] = bound.as_slice() else { return false };
+    let change = json!({"status": {"serverID": server(one)}});
+    let (name, params) = (other.name_any(), PatchParams::default());
+    samms(world).patch_status(&name, &params, &Patch::Merge(&change)).await.is_ok()
+}
+
+async fn restart_pod(world: &World) -> bool {
+    let pods: Api<Pod> = Api::namespaced(provider(world), NAMESPACE);
+    let Ok(Some(pod)) = pods.get_opt("build").await else { return false };
+    let phase = pod.status.and_then(|status| status.phase);
+    if phase.as_deref() != Some("Running") {
+        return false;
+    }
+    let change = json!({"status": {"phase": "Pending"}});
+    pods.patch_status("build", &PatchParams::default(), &Patch::Merge(&change)).await.is_ok()
+}
+
+/// Makes a VM of no Pod on a Mac that has an agent, and starts it if `running`.
+async fn start_vm(world: &World, running: bool) -> bool {
+    let used = world.sight().tarts().find(|(id, _)| world.is_bootstrapped(id));
+    let Some((_, tart)) = used else { return false };
+    let template = Template {
+        container: "stray".into(),
+        image: "ghcr.example/macos@sha256:6a05".into(),
+        cpu: None,
+        memory_mib: None,
+        env: vec![],
+        token_of: None,
+    };
+    let vm = VmName::new("stray");
+    let made = tart.create(&vm, &template).await.is_ok();
+    made && (!running || tart.start(&vm, Share::default()).await.is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{Case, SHORT_SILENCE, run};
+    use crate::story::Story;
+
+    /// A story in which the bug gets its chance.
+    fn story(bug: Bug) -> Story {
+        match bug {
+            Bug::BusyDeleted => Story::Drain,
+            Bug::LeftBehind | Bug::Provisioned | Bug::Binding => Story::Release,
+            Bug::TwoOwners => Story::Scale,
+            Bug::Phases | Bug::VmOfNobody => Story::Pod,
+            _ => Story::Claim,
+        }
+    }
+
+    #[test]
+    fn each_oracle_finds_the_bug_of_its_name() {
+        let mut missed = vec![];
+        for bug in Bug::value_variants() {
+            let calm = Case { silence: Some(SHORT_SILENCE), ..Case::new(story(*bug), 1) };
+            let reference = run(&calm, None);
+            assert_eq!(reference.violation, None, "{} is broken without any bug", calm.story);
+            let violation = run(&Case { bug: Some(*bug), ..calm }, Some(&reference)).violation;
+            let told = violation.unwrap_or_else(|| "nothing".to_owned());
+            if !told.starts_with(&format!("{bug}:")) {
+                missed.push(format!("{bug} is told as {told:?}"));
+            }
+        }
+        assert_eq!(missed, [""; 0]);
+    }
+}

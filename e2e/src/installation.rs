@@ -1,0 +1,448 @@
+//! Applecart installed on a control plane, as the chart has it, with a simulated Scaleway and Macs
+//! behind real SSH servers around it.
+//!
+//! The chart is rendered by helm and applied whole, but for its Deployments: there is no kubelet to
+//! run them here, so each becomes a process with the arguments of its container and the token of
+//! its
+//! `ServiceAccount`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use kube::Client;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::binaries::package_folder;
+use crate::process::write_private;
+use crate::{ControlPlane, Process, objects, wait};
+
+/// Longest wait for a fleet to be as it should: three Macs take half a minute, a loaded machine and
+/// killed processes take longer.
+const PATIENCE: Duration = Duration::from_mins(6);
+/// Longest wait for one answer of a simulator.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(300);
+/// The prefix of free hosts.
+pub const POOL_PREFIX: &str = "tuist-pool-";
+/// The version that Machines ask for, and Nodes report.
+pub const VERSION: &str = "v1.36.4";
+
+/// Who writes the Cluster and the fleet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClusterForm {
+    /// The system before us did, without a control-plane object: `original/fleet.yaml`.
+    Original,
+    /// Our chart does, with its control-plane object.
+    Ours,
+}
+
+/// How to install.
+pub struct Plan {
+    /// Namespace that the chart goes to; also the fleet's name, and what other names begin with.
+    pub namespace: String,
+    /// Hosts in the pool.
+    pub hosts: usize,
+    /// Who writes the Cluster and the fleet.
+    pub cluster: ClusterForm,
+    /// Warm runners to keep.
+    pub runners: usize,
+    /// Seeds ids, and the moments at which processes are killed.
+    pub seed: u64,
+}
+
+/// A program that can be started again.
+struct Program {
+    name: String,
+    path: PathBuf,
+    arguments: Vec<String>,
+    environment: BTreeMap<String, String>,
+    process: Process,
+}
+
+/// Applecart, running.
+pub struct Installation {
+    /// What it was made from.
+    pub plan: Plan,
+    client: Client,
+    folder: PathBuf,
+    // In the order in which they end: those that act first, then the world around them.
+    programs: Vec<Program>,
+    macs: Process,
+    macs_url: String,
+    scaleway: Process,
+    scaleway_environment: BTreeMap<String, String>,
+    chaos: Option<(SmallRng, Instant)>,
+    /// How often each process was killed so far; agents count as one.
+    pub kills: BTreeMap<String, usize>,
+}
+
+impl Installation {
+    /// Installs all of it on `plane`, which must have Cluster API and our definitions.
+    pub async fn start(plane: &mut ControlPlane, plan: Plan) -> Result<Self> {
+        let folder = plane.folder().join(&plan.namespace);
+        std::fs::create_dir_all(&folder).context("could not create a folder")?;
+        let ssh_port = plane.free_port()?;
+        let (scaleway, environment) = start_scaleway(&plan, &folder).await?;
+        let (macs, macs_url) = start_macs(&environment, ssh_port, &folder).await?;
+        let mut installation = Self {
+            client: plane.client(),
+            folder,
+            programs: Vec::new(),
+            macs,
+            macs_url,
+            scaleway,
+            scaleway_environment: environment,
+            chaos: None,
+            kills: BTreeMap::new(),
+            plan,
+        };
+        installation.register_key().await?;
+        let deployments = installation.apply_chart(plane).await?;
+        for deployment in deployments {
+            installation.run_deployment(plane, &deployment, ssh_port).await?;
+        }
+        Ok(installation)
+    }
+
+    /// The fleet's SSH key: in its Secret, and known to Scaleway.
+    async fn register_key(&self) -> Result<()> {
+        let key = self.folder.join("fleet-key");
+        let made = Command::new("ssh-keygen")
+            .args(["-q", "-t", "ed25519", "-N", "", "-C", "fleet", "-f"])
+            .arg(&key)
+            .status();
+        ensure!(made.context("ssh-keygen is missing")?.success(), "ssh-keygen failed");
+        let public = std::fs::read_to_string(key.with_extension("pub"))?;
+        let mut secret = objects::named(
+            "v1",
+            "Secret",
+            &self.plan.namespace,
+            &format!("{}-ssh", self.plan.namespace),
+        );
+        secret["stringData"] = json!({"id_ed25519": std::fs::read_to_string(&key)?});
+        objects::create(&self.client, &secret, false).await?;
+        let body = json!({
+            "name": self.plan.namespace,
+            "public_key": public.trim(),
+            "project_id": self.scaleway_environment["SCW_DEFAULT_PROJECT_ID"],
+        });
+        self.scaleway("POST", "/iam/v1alpha1/ssh-keys", Some(&body)).await?;
+        Ok(())
+    }
+
+    /// Renders and applies the chart; its Deployments come back.
+    async fn apply_chart(&self, plane: &ControlPlane) -> Result<Vec<Value>> {
+        let values = self.folder.join("values.yaml");
+        write_private(&values, &self.values(plane.server()).to_string())?;
+        let output = Command::new(plane.binaries().path("helm")?)
+            .args(["template", &self.plan.namespace])
+            .arg(package_folder().join("../chart"))
+            .args(["--kube-version", VERSION])
+            .args(["--namespace", &self.plan.namespace, "--values"])
+            .arg(&values)
+            .output()
+            .context("could not start helm")?;
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "helm template: {complaint}");
+        let mut all = objects::read(&String::from_utf8(output.stdout)?)?;
+        if self.plan.cluster == ClusterForm::Original {
+            let path = package_folder().join("original/fleet.yaml");
+            let text = std::fs::read_to_string(path).context("no fleet of the original's")?;
+            all.extend(objects::read(&text.replace("NAME", &self.plan.namespace))?);
+        }
+        let mut deployments = Vec::new();
+        for object in all {
+            if object["kind"] == "Deployment" {
+                deployments.push(object);
+            } else {
+                let what = format!("{} {}", object["kind"], object["metadata"]["name"]);
+                objects::apply(&self.client, &object).await.with_context(|| what)?;
+            }
+        }
+        Ok(deployments)
+    }
+
+    fn values(&self, server: &str) -> Value {
+        let pool = json!({
+            "name": "pool",
+            "runnerImage": "registry.example/runner@sha256:6a05",
+            "dispatchLabel": "macos-26",
+            "replicas": self.plan.runners,
+            "pod": {"cpuMilli": 4000, "memoryMB": 7168},
+        });
+        json!({
+            "fullnameOverride": self.plan.namespace,
+            "capi": {"enabled": self.plan.cluster == ClusterForm::Ours},
+            "macosFleet": {
+                "enabled": self.plan.cluster == ClusterForm::Ours,
+                "name": self.plan.namespace,
+                "replicas": 0,
+                "adoptPoolPrefix": POOL_PREFIX,
+                "apiServerURL": server,
+                "kubernetesVersion": VERSION,
+                "machine": {"type": "M2-L", "zone": "fr-par-1", "os": "macos-tahoe"},
+            },
+            "runnersFleet": {
+                "enabled": true,
+                "namespace": self.runners_namespace(),
+                "pools": [pool],
+            },
+            "server": {"appUrl": "https://ci.example"},
+            // Other stories' fleets are on the same control plane.
+            "provider": {"extraArgs": [
+                format!("--namespace={}", self.plan.namespace),
+                "--claim-settle=1s", "--look-interval=1s", "--keep-interval=10s",
+                "--bootstrap-retry=2s", "--ssh-patience=1m",
+            ]},
+        })
+    }
+
+    /// Namespace of runner Pods.
+    #[must_use]
+    pub fn runners_namespace(&self) -> String {
+        format!("{}-runners", self.plan.namespace)
+    }
+
+    /// Runs a Deployment's container as a process under its `ServiceAccount`.
+    async fn run_deployment(
+        &mut self,
+        plane: &mut ControlPlane,
+        deployment: &Value,
+        ssh_port: u16,
+    ) -> Result<()> {
+        let name = objects::name(deployment)?.to_owned();
+        let pod = &deployment["spec"]["template"]["spec"];
+        let account = pod["serviceAccountName"].as_str().context("no ServiceAccount")?;
+        let namespace = self.plan.namespace.clone();
+        let kubeconfig = plane.kubeconfig_of_service_account(&namespace, account).await?;
+        let container = &pod["containers"][0];
+        let given = container["args"].as_array().context("no arguments")?;
+        let mut arguments: Vec<String> =
+            given.iter().filter_map(|a| a.as_str().map(str::to_owned)).collect();
+        let health = plane.free_port()?;
+        arguments.push(format!("--health-probe-bind-address=127.0.0.1:{health}"));
+        if arguments.first().is_some_and(|verb| verb == "provider") {
+            let tart = self.folder.join("tart.tar.gz");
+            let mut packer = Command::new(program("applecart")?);
+            let status = packer.args(["sim", "tart-archive"]).arg(&tart).status();
+            ensure!(status.context("could not start applecart")?.success(), "no Tart to install");
+            arguments.push(format!("--tart-tarball-path={}", tart.display()));
+            arguments.push(format!("--tartkubelet-binary-path={}", tart.display()));
+            arguments.push(format!("--ssh-port={ssh_port}"));
+        }
+        let mut environment = self.scaleway_environment.clone();
+        for variable in container["env"].as_array().into_iter().flatten() {
+            let field = &variable["valueFrom"]["fieldRef"]["fieldPath"];
+            let value = match field.as_str() {
+                Some("metadata.namespace") => namespace.clone(),
+                Some("metadata.name") => format!("{name}-0"),
+                _ => continue,
+            };
+            environment.insert(variable["name"].as_str().context("no name")?.to_owned(), value);
+        }
+        environment.insert("KUBECONFIG".to_owned(), kubeconfig.display().to_string());
+        let path = program("applecart")?;
+        let process = launch(&name, &path, &arguments, &environment, &self.folder)?;
+        self.programs.push(Program { name, path, arguments, environment, process });
+        Ok(())
+    }
+
+    /// From now on processes are killed at seeded moments, as `kill -9` does, and started again.
+    pub fn disturb(&mut self, on: bool) {
+        let seed = self.plan.seed;
+        self.chaos = on.then(|| (SmallRng::seed_from_u64(seed), Instant::now()));
+    }
+
+    /// Waits until `look` sees something; processes may be killed meanwhile.
+    pub async fn until<T>(
+        &mut self,
+        what: &str,
+        mut look: impl AsyncFnMut(&Client) -> Result<Option<T>>,
+    ) -> Result<T> {
+        let end = Instant::now() + PATIENCE;
+        let client = self.client.clone();
+        loop {
+            self.kill_something().await?;
+            for program in &mut self.programs {
+                program.process.must_live()?;
+            }
+            self.macs.must_live()?;
+            let seen = look(&client).await;
+            if let Ok(Some(seen)) = seen {
+                return Ok(seen);
+            }
+            if Instant::now() > end {
+                let error = seen.err().map(|error| format!("{error:#}")).unwrap_or_default();
+                bail!("waited {} s for {what}: {error}\n{}", PATIENCE.as_secs(), self.tails());
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn kill_something(&mut self) -> Result<()> {
+        let Some((random, due)) = &mut self.chaos else { return Ok(()) };
+        if Instant::now() < *due {
+            return Ok(());
+        }
+        *due = Instant::now() + Duration::from_millis(random.random_range(3_000..12_000));
+        let which = random.random_range(0..=self.programs.len());
+        let number = random.random_range(0..100);
+        if let Some(program) = self.programs.get_mut(which) {
+            program.process.kill()?;
+            *self.kills.entry(program.name.clone()).or_default() += 1;
+            let Program { name, path, arguments, environment, .. } = program;
+            program.process = launch(name, path, arguments, environment, &self.folder)?;
+            return Ok(());
+        }
+        self.kill_an_agent(number).await
+    }
+
+    /// One Mac's agent dies; its launchd starts it again.
+    async fn kill_an_agent(&mut self, number: usize) -> Result<()> {
+        let macs = request("GET", &format!("{}/macs", self.macs_url), &[], None).await?;
+        let macs = macs.as_array().cloned().unwrap_or_default();
+        let running: Vec<&str> = macs
+            .iter()
+            .filter(|mac| mac["agent_pid"].is_number())
+            .filter_map(|mac| mac["id"].as_str())
+            .collect();
+        let Some(id) = running.get(number % running.len().max(1)) else { return Ok(()) };
+        let url = format!("{}/macs/{id}/kill-agent", self.macs_url);
+        request("POST", &url, &[], None).await?;
+        *self.kills.entry("agents".to_owned()).or_default() += 1;
+        Ok(())
+    }
+
+    /// Ends the job of a Mac's VM.
+    pub async fn finish(&self, mac: &str, vm: &str) -> Result<()> {
+        let url = format!("{}/macs/{mac}/vms/{vm}/finish", self.macs_url);
+        request("POST", &url, &[], Some(&json!({"code": 0}))).await.map(|_| ())
+    }
+
+    /// All hosts at Scaleway.
+    pub async fn hosts(&self) -> Result<Vec<Value>> {
+        let path = "/apple-silicon/v1alpha1/zones/fr-par-1/servers?page_size=100";
+        let listed = self.scaleway("GET", path, None).await?;
+        Ok(listed["servers"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// One call to the simulated Scaleway.
+    pub async fn scaleway(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value> {
+        let url = format!("{}{path}", self.scaleway_environment["SCW_API_URL"]);
+        let key = self.scaleway_environment["SCW_SECRET_KEY"].as_str();
+        request(method, &url, &[("X-Auth-Token", key)], body).await
+    }
+
+    /// The last lines of everything.
+    #[must_use]
+    pub fn tails(&self) -> String {
+        let programs = self.programs.iter().map(|program| &program.process);
+        let tail = |process: &Process| format!("--- {}\n{}\n", process.name(), process.tail());
+        programs.chain([&self.macs, &self.scaleway]).map(tail).collect()
+    }
+
+    /// The names under which its programs are known to the API server.
+    #[must_use]
+    pub fn users(&self) -> Vec<String> {
+        let user = |program: &Program| {
+            format!("system:serviceaccount:{}:{}", self.plan.namespace, program.name)
+        };
+        self.programs.iter().map(user).collect()
+    }
+}
+
+async fn start_scaleway(plan: &Plan, folder: &Path) -> Result<(Process, BTreeMap<String, String>)> {
+    let mut command = Command::new(program("applecart")?);
+    // Every run has addresses of its own.
+    let id = std::process::id();
+    let first = format!("127.{}.{}.1", 64 + id % 128, plan.seed % 250);
+    command
+        .args(["sim", "scaleway", "--first-address", &first, "--pool-prefix", POOL_PREFIX])
+        .args([
+            "--os",
+            "macos-tahoe-26.0",
+            "--hosts",
+            &plan.hosts.to_string(),
+            "--seed",
+            &plan.seed.to_string(),
+        ])
+        .args(["--reinstalling-seconds", "4", "--rebooting-seconds", "2"]);
+    let mut process = Process::start("scaleway", &command, folder)?;
+    let environment = exports(&mut process, "SCW_API_URL").await?;
+    Ok((process, environment))
+}
+
+async fn start_macs(
+    scaleway: &BTreeMap<String, String>,
+    ssh_port: u16,
+    folder: &Path,
+) -> Result<(Process, String)> {
+    let mut command = Command::new(program("applecart")?);
+    command
+        .args(["sim", "macs", "--scaleway", &scaleway["SCW_API_URL"], "--speed", "60"])
+        .args(["--ssh-port", &ssh_port.to_string(), "--agent"])
+        .arg(program("tart-kubelet")?);
+    let mut process = Process::start("macs", &command, folder)?;
+    let mut environment = exports(&mut process, "APPLECART_SIM_MACS").await?;
+    let url = environment.remove("APPLECART_SIM_MACS").context("no address")?;
+    Ok((process, url))
+}
+
+/// What a simulator prints as its environment, once `wanted` is in it.
+async fn exports(process: &mut Process, wanted: &str) -> Result<BTreeMap<String, String>> {
+    wait::until(&format!("{} to print {wanted}", process.name()), async || {
+        process.must_live()?;
+        let text = std::fs::read_to_string(process.log())?;
+        let pairs = text.lines().filter_map(|line| line.strip_prefix("export ")?.split_once('='));
+        let all: BTreeMap<String, String> =
+            pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Ok(all.contains_key(wanted).then_some(all))
+    })
+    .await
+}
+
+fn launch(
+    name: &str,
+    path: &Path,
+    arguments: &[String],
+    environment: &BTreeMap<String, String>,
+    folder: &Path,
+) -> Result<Process> {
+    let mut command = Command::new(path);
+    command.args(arguments).envs(environment);
+    Process::start(name, &command, folder)
+}
+
+/// A program of ours: built beside this one.
+pub fn program(name: &str) -> Result<PathBuf> {
+    let own = std::env::current_exe().context("no name of our own")?;
+    let path = own.with_file_name(name);
+    ensure!(path.exists(), "{} is missing: run `cargo xtask e2e`", path.display());
+    Ok(path)
+}
+
+async fn request(
+    method: &str,
+    url: &str,
+    headers: &[(&str, &str)],
+    body: Option<&Value>,
+) -> Result<Value> {
+    let mut request = reqwest::Client::new().request(method.parse()?, url).timeout(ANSWER_WITHIN);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    if let Some(body) = body {
+        request = request.header("Content-Type", "application/json").body(body.to_string());
+    }
+    let answer = request.send().await.with_context(|| format!("{method} {url}"))?;
+    let (status, text) = (answer.status(), answer.text().await?);
+    ensure!(status.is_success(), "{method} {url}: {status} {text}");
+    Ok(serde_json::from_str(&text).unwrap_or(Value::Null))
+}

@@ -1,0 +1,82 @@
+//! `cargo xtask e2e`: runs the scenarios on a real control plane.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use applecart_e2e::{guard, runner};
+use clap::Parser;
+use rustix::process::Signal;
+use tokio::signal::unix::{SignalKind, signal};
+
+const AFTER: &str = "\
+Environment:
+  KUBEBUILDER_ASSETS   a folder with etcd, kube-apiserver and kubectl, instead of building them
+  KUBECONFIG           a cluster on loopback that may be used, instead of starting one
+  XDG_CACHE_HOME       what is built is kept in applecart/e2e under it (default: ~/.cache)
+
+Examples:
+  cargo xtask e2e                         every scenario
+  cargo xtask e2e --list                  what there is
+  cargo xtask e2e contract_               those with `contract_` in their names
+  cargo xtask e2e --keep our_definitions  and then a control plane to look at, until Ctrl-C";
+
+/// Run scenarios on a real Kubernetes control plane with Cluster API's own manager.
+#[derive(Parser)]
+#[command(name = "cargo xtask e2e", bin_name = "cargo xtask e2e", after_help = AFTER)]
+struct CommandLine {
+    /// Run those whose names contain one of these; all if none is given
+    #[arg(value_name = "SCENARIO")]
+    scenarios: Vec<String>,
+    /// Name the scenarios and run none
+    #[arg(long)]
+    list: bool,
+    /// Leave the control plane up after the scenarios, until Ctrl-C, and print its kubeconfig
+    #[arg(long)]
+    keep: bool,
+}
+
+/// The exit code of a program that Ctrl-C ended, by custom.
+const INTERRUPTED: u8 = 130;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let done = match arguments.split_first() {
+        Some((verb, rest)) if verb == guard::VERB => {
+            guard::run(rest.to_vec()).map(|()| ExitCode::SUCCESS)
+        }
+        _ => run(&CommandLine::parse()),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::from(2)
+    })
+}
+
+/// 0: all that ran passed; 1: a scenario failed; 2: it could not be done.
+fn run(typed: &CommandLine) -> Result<ExitCode> {
+    if typed.list {
+        runner::list();
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Whoever started us may be killed; then we end, and all that we started with us.
+    guard::die_with_parent(Signal::TERM)?;
+    let runtime = tokio::runtime::Runtime::new().context("no runtime")?;
+    runtime.block_on(async {
+        tokio::select! {
+            passed = runner::run(&typed.scenarios, typed.keep) => {
+                Ok(if passed? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            }
+            // The run is dropped here, and with it everything that it started.
+            stopped = interrupted() => stopped.map(|()| ExitCode::from(INTERRUPTED)),
+        }
+    })
+}
+
+async fn interrupted() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen to SIGTERM")?;
+    tokio::select! {
+        pressed = tokio::signal::ctrl_c() => pressed.context("cannot listen to Ctrl-C"),
+        _ = terminate.recv() => Ok(()),
+    }
+}

@@ -1,0 +1,382 @@
+//! The whole path with the real Cluster API: our programs as processes under the chart's rights.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context, Result, ensure};
+use kube::Client;
+use serde_json::{Value, json};
+
+use crate::installation::{ClusterForm, Installation, POOL_PREFIX, Plan, VERSION};
+use crate::recording::Recording;
+use crate::{Ground, objects};
+
+/// Cluster API's own kinds.
+pub const CLUSTER_API: &str = "cluster.x-k8s.io/v1beta2";
+/// Ours.
+pub const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io/v1alpha1";
+/// The same call for the same object in ten seconds: a look a second, and one for each of the
+/// dozens of effects that claims and releases have, three Macs at once, leave room below this.
+const MOST_REPEATS: usize = 200;
+/// The same for a call that changes something.
+const MOST_REPEATED_WRITES: usize = 40;
+
+/// With a Cluster as the original's chart writes it: `MachineDeployment` 0→3→1→3, a deleted
+/// Machine, runners whose jobs run and end, back to 0; each of our processes is killed and started
+/// again all the while. In the end every host is wiped in the pool, and nothing is left.
+pub async fn a_fleet_grows_shrinks_and_leaves_nothing_while_processes_are_killed(
+    ground: &mut Ground,
+) -> Result<()> {
+    let mut fleet = install(ground, "fleet", ClusterForm::Original, 1).await?;
+    fleet.disturb(true);
+    scale(&mut fleet, 3).await?;
+    a_pod_runs_and_ends(&ground.client().await?, &mut fleet).await?;
+    scale(&mut fleet, 1).await?;
+    scale(&mut fleet, 3).await?;
+    a_deleted_machine_is_replaced(&mut fleet).await?;
+    fleet.disturb(false);
+    ensure!(fleet.kills.len() == 3, "not every process was killed: {:?}", fleet.kills);
+    println!("killed: {:?}", fleet.kills);
+    people_see_what_is_going_on(ground, &mut fleet).await?;
+    scale(&mut fleet, 0).await?;
+    nothing_is_left(&mut fleet).await?;
+    nobody_was_refused(ground, &fleet).await
+}
+
+/// With an `ExistingControlPlane` the Cluster is AVAILABLE too, and Cluster API deletes Nodes; a
+/// running job is neither evicted nor wiped away.
+pub async fn contract_16_17_with_our_control_plane_nodes_go_and_jobs_are_waited_for(
+    ground: &mut Ground,
+) -> Result<()> {
+    let mut fleet = install(ground, "plane", ClusterForm::Ours, 2).await?;
+    scale(&mut fleet, 1).await?;
+    let cluster = cluster(&fleet);
+    fleet
+        .until("the Cluster to be Available", async |client| {
+            let cluster = objects::get(client, &cluster).await?.context("no Cluster")?;
+            Ok(is_true(&cluster, "Available").then_some(()))
+        })
+        .await?;
+    let plain = a_plain_pod_runs(&mut fleet).await?;
+    let pod = running_runner(&mut fleet).await?;
+    let claim = json!({"metadata": {"labels": {"tuist.dev/runner-pool-owner": "job-1"}}});
+    let client = ground.client().await?;
+    objects::merge(&client, &pod, &claim).await?;
+    let machine = machines(&client, &fleet).await?.pop().context("no Machine")?;
+    objects::delete(&client, &machine).await?;
+    let mac = infra(&fleet, objects::name(&machine)?);
+    fleet
+        .until("the Mac to wait for its job", async |client| {
+            let mac = objects::get(client, &mac).await?.context("gone")?;
+            let reason = mac["status"]["lastReason"].as_str().unwrap_or_default().to_owned();
+            Ok(reason.contains("waiting for the job").then_some(()))
+        })
+        .await?;
+    ensure!(evicted(ground, &fleet, &plain).await?, "Cluster API did not drain the plain Pod");
+    let still = objects::get(&client, &pod).await?.context("the job's Pod is gone")?;
+    ensure!(still["metadata"]["deletionTimestamp"].is_null(), "the job's Pod is being deleted");
+    end_job(&fleet, &pod).await?;
+    let gone = machine.clone();
+    fleet
+        .until("the Machine to be gone", async |client| {
+            Ok(objects::get(client, &gone).await?.is_none().then_some(()))
+        })
+        .await?;
+    let node = objects::named("v1", "Node", "", objects::name(&machine)?);
+    ensure!(objects::get(&client, &node).await?.is_none(), "its Node is left");
+    scale(&mut fleet, 0).await?;
+    nothing_is_left(&mut fleet).await?;
+    nobody_was_refused(ground, &fleet).await
+}
+
+/// Installs a fleet without Macs yet.
+pub async fn install(
+    ground: &mut Ground,
+    story: &str,
+    cluster: ClusterForm,
+    seed: u64,
+) -> Result<Installation> {
+    ground.cluster_api().await?;
+    let namespace = ground.namespace(story).await?;
+    // A Mac takes two Pods; with our own form, one of them is a plain Pod that is to be drained.
+    let runners = if cluster == ClusterForm::Ours { 1 } else { 2 };
+    let plan = Plan { namespace, hosts: 4, cluster, runners, seed };
+    Installation::start(ground.control_plane().await?, plan).await
+}
+
+fn deployment(fleet: &Installation) -> Value {
+    let name = &fleet.plan.namespace;
+    objects::named(CLUSTER_API, "MachineDeployment", name, name)
+}
+
+/// Its Cluster.
+pub fn cluster(fleet: &Installation) -> Value {
+    let name = format!("{}-capi", fleet.plan.namespace);
+    objects::named(CLUSTER_API, "Cluster", &fleet.plan.namespace, &name)
+}
+
+fn infra(fleet: &Installation, name: &str) -> Value {
+    let kind = "ScalewayAppleSiliconMachine";
+    objects::named(INFRASTRUCTURE, kind, &fleet.plan.namespace, name)
+}
+
+/// Its Machines.
+pub async fn machines(client: &Client, fleet: &Installation) -> Result<Vec<Value>> {
+    let like = objects::named(CLUSTER_API, "Machine", &fleet.plan.namespace, "");
+    objects::list(client, &like).await
+}
+
+fn is_true(object: &Value, condition: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    let holds = |c: &Value| c["type"] == condition && c["status"] == "True";
+    conditions.into_iter().flatten().any(holds)
+}
+
+/// Scales, and waits until Cluster API counts every replica as available and up to date, every
+/// Machine as Running, and every other host is back in the pool.
+pub async fn scale(fleet: &mut Installation, replicas: usize) -> Result<()> {
+    let deployment = deployment(fleet);
+    let namespace = fleet.plan.namespace.clone();
+    let change = json!({"spec": {"replicas": replicas}});
+    fleet
+        .until("the MachineDeployment to be scaled", async |client| {
+            objects::merge(client, &deployment, &change).await.map(Some)
+        })
+        .await?;
+    let what = format!("{replicas} Machines to be available, up to date and Running");
+    fleet
+        .until(&what, async |client| {
+            let found = objects::get(client, &deployment).await?.context("no deployment")?;
+            let status = &found["status"];
+            for count in ["replicas", "availableReplicas", "upToDateReplicas"] {
+                let is = status[count].as_u64().unwrap_or(0);
+                ensure!(is == replicas as u64, "{count} is {is}: {status}");
+            }
+            let like = objects::named(CLUSTER_API, "Machine", &namespace, "");
+            let machines = objects::list(client, &like).await?;
+            let running = |m: &&Value| m["status"]["phase"] == "Running";
+            ensure!(machines.iter().filter(running).count() == replicas, "not all are Running");
+            ensure!(machines.len() == replicas, "{} Machines", machines.len());
+            Ok(Some(()))
+        })
+        .await?;
+    in_pool(fleet, fleet.plan.hosts - replicas).await
+}
+
+/// Waits until so many hosts are ready under a pool name.
+async fn in_pool(fleet: &mut Installation, count: usize) -> Result<()> {
+    for _ in 0..600 {
+        let hosts = fleet.hosts().await?;
+        let free = |host: &&Value| {
+            let name = host["name"].as_str().unwrap_or_default();
+            name.starts_with(POOL_PREFIX) && host["status"] == "ready"
+        };
+        if hosts.iter().filter(free).count() == count {
+            return Ok(());
+        }
+        let mut looks = 0;
+        fleet
+            .until("a moment", async |_| {
+                looks += 1;
+                Ok((looks > 1).then_some(()))
+            })
+            .await?;
+    }
+    let names: Vec<_> = fleet.hosts().await?.iter().map(|h| h["name"].clone()).collect();
+    anyhow::bail!("not {count} hosts in the pool: {names:?}\n{}", fleet.tails())
+}
+
+/// A runner Pod that the real scheduler placed and a real agent runs.
+async fn running_runner(fleet: &mut Installation) -> Result<Value> {
+    let like = objects::named("v1", "Pod", &fleet.runners_namespace(), "");
+    fleet
+        .until("a runner to run", async |client| {
+            let pods = objects::list(client, &like).await?;
+            let running = |pod: &Value| {
+                pod["status"]["phase"] == "Running"
+                    && pod["metadata"]["labels"]["tuist.dev/runner"] == "true"
+                    && pod["metadata"]["deletionTimestamp"].is_null()
+            };
+            Ok(pods.into_iter().find(running))
+        })
+        .await
+}
+
+/// A Pod that is nobody's runner, on the fleet's Mac.
+async fn a_plain_pod_runs(fleet: &mut Installation) -> Result<Value> {
+    let mut pod = objects::named("v1", "Pod", &fleet.runners_namespace(), "plain");
+    pod["spec"] = json!({
+        "nodeSelector": {"tuist.dev/fleet": fleet.plan.namespace},
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [{"name": "vm", "image": "registry.example/plain@sha256:6a05"}],
+    });
+    let look = async |client: &Client| match objects::get(client, &pod).await? {
+        Some(found) => Ok((found["status"]["phase"] == "Running").then_some(found)),
+        None => objects::create(client, &pod, false).await.map(|_| None),
+    };
+    let found = fleet.until("the plain Pod to run", look).await?;
+    Ok(found)
+}
+
+/// Whether the audit log shows that Cluster API evicted the Pod.
+async fn evicted(ground: &mut Ground, fleet: &Installation, pod: &Value) -> Result<bool> {
+    let by = format!("system:serviceaccount:{0}:{0}-capi-remote", fleet.plan.namespace);
+    let text = std::fs::read_to_string(ground.control_plane().await?.audit_log())?;
+    let mut calls = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let name = objects::name(pod)?;
+    Ok(calls.any(|call| {
+        user(&call) == by
+            && call["objectRef"]["subresource"] == "eviction"
+            && call["objectRef"]["name"] == name
+            && call["responseStatus"]["code"].as_u64().is_some_and(|code| code < 300)
+    }))
+}
+
+/// The job in a Pod's VM ends well.
+async fn end_job(fleet: &Installation, pod: &Value) -> Result<()> {
+    let node = pod["spec"]["nodeName"].as_str().context("not placed")?;
+    let id = pod["status"]["containerStatuses"][0]["containerID"].as_str().context("no VM")?;
+    let vm = id.strip_prefix("tart://").with_context(|| format!("{id} is no VM"))?;
+    fleet.finish(node, vm).await
+}
+
+async fn a_pod_runs_and_ends(client: &Client, fleet: &mut Installation) -> Result<()> {
+    let pod = running_runner(fleet).await?;
+    let name = objects::name(&pod)?.to_owned();
+    let uid = pod["metadata"]["uid"].clone();
+    let like = objects::named("v1", "Pod", &fleet.runners_namespace(), "");
+    let pods = Recording::start(client, &like).await?;
+    end_job(fleet, &pod).await?;
+    fleet
+        .until("the ended runner to be replaced", async |client| {
+            let succeeded = |pod: &Value| {
+                pod["metadata"]["uid"] == uid && pod["status"]["phase"] == "Succeeded"
+            };
+            ensure!(pods.of(&name).iter().any(succeeded), "{name} has not succeeded");
+            let living = |pod: &&Value| pod["metadata"]["uid"] != uid;
+            let now = objects::list(client, &like).await?;
+            Ok((now.iter().filter(living).count() >= 2).then_some(()))
+        })
+        .await
+}
+
+async fn a_deleted_machine_is_replaced(fleet: &mut Installation) -> Result<()> {
+    let namespace = fleet.plan.namespace.clone();
+    let like = objects::named(CLUSTER_API, "Machine", &namespace, "");
+    let machine = fleet
+        .until("a Machine to delete", async |client| {
+            Ok(objects::list(client, &like).await?.into_iter().next())
+        })
+        .await?;
+    let name = objects::name(&machine)?.to_owned();
+    let gone = objects::named(CLUSTER_API, "Machine", &namespace, &name);
+    fleet
+        .until("the Machine to be deleted", async |client| {
+            objects::delete(client, &gone).await.map(Some)
+        })
+        .await?;
+    fleet
+        .until("the deleted Machine to be gone", async |client| {
+            Ok(objects::get(client, &gone).await?.is_none().then_some(()))
+        })
+        .await?;
+    scale(fleet, 3).await
+}
+
+/// What kubectl prints reads well: phase, node, reason.
+async fn people_see_what_is_going_on(ground: &mut Ground, fleet: &mut Installation) -> Result<()> {
+    let namespace = fleet.plan.namespace.as_str();
+    let table = ground.kubectl(&["get", "samm", "-n", namespace]).await?;
+    for word in ["PHASE", "READY", "REASON", "Ready"] {
+        ensure!(table.contains(word), "{word} is not in\n{table}");
+    }
+    let machines = ground.kubectl(&["get", "machines", "-n", namespace]).await?;
+    ensure!(machines.contains(VERSION) && machines.contains("Running"), "{machines}");
+    let nodes =
+        ground.kubectl(&["get", "nodes", "-l", &format!("tuist.dev/fleet={namespace}")]).await?;
+    ensure!(nodes.contains(VERSION) && nodes.contains("Ready"), "{nodes}");
+    println!("{table}\n{machines}\n{nodes}");
+    Ok(())
+}
+
+/// C5: no object of ours that belonged to a Mac outlives it, and every host is wiped in the pool.
+async fn nothing_is_left(fleet: &mut Installation) -> Result<()> {
+    let namespace = fleet.plan.namespace.clone();
+    in_pool(fleet, fleet.plan.hosts).await?;
+    let kinds = [
+        ("v1", "Secret", namespace.as_str(), "-bootstrap"),
+        ("v1", "Secret", &namespace, "tart-kubelet-"),
+        ("v1", "ServiceAccount", &namespace, "tart-kubelet-"),
+        ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "", "tart-kubelet-"),
+        ("v1", "Node", "", &namespace),
+        (INFRASTRUCTURE, "ScalewayAppleSiliconMachine", &namespace, ""),
+    ];
+    let spared =
+        [format!("{namespace}-noop-bootstrap"), format!("{namespace}-capi-noop-bootstrap")];
+    fleet
+        .until("nothing to be left", async |client| {
+            for (version, kind, place, part) in kinds {
+                let like = objects::named(version, kind, place, "");
+                for object in objects::list(client, &like).await? {
+                    let name = objects::name(&object)?;
+                    ensure!(
+                        !name.contains(part) || spared.iter().any(|s| s == name),
+                        "{kind} {name} is left"
+                    );
+                }
+            }
+            let leases = objects::named("coordination.k8s.io/v1", "Lease", &namespace, "");
+            for lease in objects::list(client, &leases).await? {
+                let host = lease["metadata"]["labels"]["applecart.dev/host"] == "true";
+                let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+                ensure!(!host || holder.is_empty(), "{holder} still holds a host");
+            }
+            Ok(Some(()))
+        })
+        .await
+}
+
+/// The chart's rights are enough, and nobody spins: the API server's audit log shows no call of
+/// ours denied, and none repeated without end.
+pub async fn nobody_was_refused(ground: &mut Ground, fleet: &Installation) -> Result<()> {
+    let text = std::fs::read_to_string(ground.control_plane().await?.audit_log())?;
+    let of_fleet = format!("system:serviceaccount:{}:", fleet.plan.namespace);
+    let calls = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let calls = calls.filter(|call| user(call).starts_with(&of_fleet));
+    let mut callers = BTreeSet::new();
+    let mut refused: BTreeMap<String, usize> = BTreeMap::new();
+    let mut repeated: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for call in calls {
+        callers.insert(user(&call).to_owned());
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let on = &call["objectRef"];
+        let what = format!(
+            "{}: {} {}/{} {}",
+            user(&call),
+            text(&call["verb"]),
+            text(&on["resource"]),
+            text(&on["subresource"]),
+            text(&on["name"])
+        );
+        if call["responseStatus"]["code"] == 403 {
+            *refused.entry(what.clone()).or_default() += 1;
+        }
+        // Up to the tens of seconds: `2026-11-16T03:16:3`.
+        let when: String = text(&call["requestReceivedTimestamp"]).chars().take(18).collect();
+        *repeated.entry((when, what)).or_default() += 1;
+    }
+    for user in fleet.users() {
+        ensure!(callers.contains(&user), "{user} never called: {callers:?}");
+    }
+    ensure!(refused.is_empty(), "refused: {refused:#?}");
+    ensure!(!repeated.is_empty(), "no calls");
+    for ((when, what), count) in repeated {
+        let read = [" get ", " list ", " watch "].iter().any(|verb| what.contains(verb));
+        let most = if read { MOST_REPEATS } else { MOST_REPEATED_WRITES };
+        ensure!(count <= most, "a hot loop: {count} times within ten seconds of {when}: {what}");
+    }
+    Ok(())
+}
+
+fn user(call: &Value) -> &str {
+    call["user"]["username"].as_str().unwrap_or_default()
+}
