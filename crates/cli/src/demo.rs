@@ -96,8 +96,7 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     }
     let kubeconfig = world.api().kubeconfig(&url).context("the API server has no authority")?;
     let kubeconfig = Kubeconfig::write(address.port(), &kubeconfig)?;
-    let mut screen = Screen::new();
-    screen::welcome(&kubeconfig, arguments.hosts, arguments.speed);
+    let mut screen = Screen::new(&kubeconfig, arguments.hosts, arguments.speed);
     world.apply().await.context("could not create the fleet")?;
     let served = world.api().serve(listener);
     let ended = tokio::select! {

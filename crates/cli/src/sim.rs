@@ -16,6 +16,16 @@ use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 use tokio::net::TcpListener;
 
+/// The most hosts of one account: ten times what anybody rents, and still at hand in a second.
+const MOST_HOSTS: usize = 10_000;
+
+fn hosts(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(hosts @ 0..=MOST_HOSTS) => Ok(hosts),
+        _ => Err(format!("a number of hosts from 0 to {MOST_HOSTS}, such as 12")),
+    }
+}
+
 /// Runs a part of the outside world on this computer.
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -65,7 +75,7 @@ struct ScalewayArgs {
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
     /// How many hosts are in the pool from the start.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, value_parser = hosts)]
     hosts: usize,
     /// What the names of those hosts begin with.
     #[arg(long, default_value = "tuist-pool-")]
@@ -137,15 +147,7 @@ async fn scaleway(args: ScalewayArgs) -> anyhow::Result<()> {
         .with_context(|| format!("cannot listen on {}", args.listen))?;
     let url = format!("http://{}", listener.local_addr()?);
     let scaleway = Scaleway::new(settings(&args)?, crate::system_clock());
-    for number in 1..=args.hosts {
-        let spec = HostSpec {
-            server_type: args.server_type.clone(),
-            zone: args.zone.clone(),
-            os: args.os.clone(),
-            ..HostSpec::named(format!("{}{number}", args.pool_prefix))
-        };
-        scaleway.try_order(&spec).map_err(|problem| anyhow!("cannot order a host: {problem}"))?;
-    }
+    pre_order(&scaleway, &args)?;
     let mut out = std::io::stdout().lock();
     for (name, value) in scaleway.environment(&url, &args.zone) {
         writeln!(out, "export {name}={value}")?;
@@ -157,6 +159,24 @@ async fn scaleway(args: ScalewayArgs) -> anyhow::Result<()> {
         never = scaleway.serve(listener) => match never {},
         interrupted = tokio::signal::ctrl_c() => interrupted.context("cannot wait for Ctrl-C"),
     }
+}
+
+/// Puts the hosts into the pool. That there can be such hosts is checked even if none is asked for:
+/// the flags say what later ones are like.
+fn pre_order(scaleway: &Scaleway, args: &ScalewayArgs) -> anyhow::Result<()> {
+    let spec = |name: String| HostSpec {
+        server_type: args.server_type.clone(),
+        zone: args.zone.clone(),
+        os: args.os.clone(),
+        ..HostSpec::named(name)
+    };
+    let refused = |problem| anyhow!("no host with that --type, --zone and --os: {problem}");
+    scaleway.could_order(&spec(args.pool_prefix.clone())).map_err(refused)?;
+    for number in 1..=args.hosts {
+        let name = format!("{}{number}", args.pool_prefix);
+        scaleway.try_order(&spec(name)).map_err(refused)?;
+    }
+    Ok(())
 }
 
 /// Every question that `--unsure` answers, a line each.

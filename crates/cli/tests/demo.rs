@@ -249,10 +249,46 @@ fn too_few_macs_are_said_to_be_too_few() {
 }
 
 #[test]
+fn with_chaos_things_go_wrong_and_no_invariant_breaks() {
+    let mut demo = Demo::start(&["--chaos", "--speed", "240", "--seed", "5"]);
+    let told = |line: &String| {
+        let counted = line.strip_prefix("chaos: ")?;
+        let faults = counted.split(' ').next()?.parse::<u64>().ok()?;
+        assert!(counted.ends_with("none broken"), "{line}");
+        Some(faults)
+    };
+    wait("five faults", || {
+        let faults = demo.lines().iter().rev().find_map(told);
+        faults.filter(|faults| *faults >= 5)
+    });
+    demo.ready(3);
+    assert_eq!(demo.interrupt().0, Some(0));
+}
+
+#[test]
+fn one_seed_is_one_world_at_any_speed() {
+    let names_of_machines = |seed: &str, speed: &str| {
+        let demo = Demo::start(&["--seed", seed, "--speed", speed]);
+        demo.line_with(&format!(", {speed} times as fast"));
+        let machines = || {
+            let macs = demo.items("samm");
+            let mut names: Vec<String> =
+                macs.iter().map(|mac| mac["metadata"]["name"].to_string()).collect();
+            names.sort();
+            (names.len() == 3).then_some(names)
+        };
+        wait("three Machines", machines)
+    };
+    let first = names_of_machines("7", "60");
+    assert_eq!(first, names_of_machines("7", "200"));
+    assert_ne!(first, names_of_machines("8", "60"));
+}
+
+#[test]
 fn help_shows_examples() {
     let output = applecart(&["demo", "--help"]).output().expect("it runs");
     let help = String::from_utf8_lossy(&output.stdout);
-    for word in ["Examples:", "--hosts", "--speed", "--seed", "--port"] {
+    for word in ["Examples:", "--hosts", "--speed", "--seed", "--chaos", "--port"] {
         assert!(help.contains(word), "{word} is not in\n{help}");
     }
 }

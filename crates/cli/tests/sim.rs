@@ -100,6 +100,8 @@ fn help_lists_the_levers_and_bad_values_say_what_is_wrong() {
         ("--unsure", "weather=fine", "default_page_size"),
         ("--zone", "paris", "fr-par-1"),
         ("--type", "NOPE", "M4-XL"),
+        ("--os", "windows", "macos-tahoe-26"),
+        ("--hosts", "10001", "from 0 to 10000"),
         ("--max-page-size", "0", "1.."),
         ("--floor-seconds", "a day", "digit"),
     ] {

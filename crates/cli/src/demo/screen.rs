@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write, stdout};
 
 use applecart_sim::world::{Chaos, FLEET, HostRow, POOL, View};
-use crossterm::style::{Color, Stylize};
+use crossterm::style::{self, Color, Stylize};
 use crossterm::{cursor, queue, terminal};
 
 use super::kubeconfig::Kubeconfig;
@@ -24,17 +24,20 @@ const WIDE: usize = 105;
 /// Rows of the welcome text, which stays in sight above the table.
 const WELCOME_ROWS: usize = 8;
 
+/// Columns and rows of a terminal that does not tell.
+const UNKNOWN_SIZE: (u16, u16) = (100, 30);
+
 /// Says what is here and what to try, before anything moves.
-pub fn welcome(kubeconfig: &Kubeconfig, hosts: usize, speed: f64) {
+fn welcome(kubeconfig: &Kubeconfig, hosts: usize, speed: f64) -> String {
     let macs = if hosts == 1 { "Mac" } else { "Macs" };
-    print(&format!(
+    format!(
         "Applecart demo: {hosts} simulated {macs}, {speed} times as fast. Ctrl-C ends it.\n\
          In another terminal:\n\n    \
          export KUBECONFIG={kubeconfig}\n    \
          kubectl get samm -A\n    \
          kubectl delete $(kubectl get machine -o name | head -1)\n    \
          kubectl scale machinedeployment {FLEET} --replicas=4\n\n"
-    ));
+    )
 }
 
 /// The last word.
@@ -51,14 +54,19 @@ fn print(text: &str) {
 /// The terminal, or a pipe.
 pub struct Screen {
     redraws: bool,
+    welcome: String,
+    size: (u16, u16),
     drawn: u16,
     last: Option<View>,
 }
 
 impl Screen {
-    /// Looks at what standard output is.
-    pub fn new() -> Self {
-        Self { redraws: stdout().is_terminal(), drawn: 0, last: None }
+    /// Looks at what standard output is, and welcomes whoever reads it.
+    pub fn new(kubeconfig: &Kubeconfig, hosts: usize, speed: f64) -> Self {
+        let welcome = welcome(kubeconfig, hosts, speed);
+        print(&welcome);
+        let size = terminal::size().unwrap_or(UNKNOWN_SIZE);
+        Self { redraws: stdout().is_terminal(), welcome, size, drawn: 0, last: None }
     }
 
     /// Shows the world as it is now.
@@ -74,14 +82,19 @@ impl Screen {
     }
 
     fn redraw(&mut self, view: &View) {
-        let (width, height) = terminal::size().unwrap_or((100, 30));
-        let lines = table(view, usize::from(width), usize::from(height));
+        let size = terminal::size().unwrap_or(UNKNOWN_SIZE);
+        let lines = table(view, usize::from(size.0), usize::from(size.1));
         let mut out = stdout().lock();
-        let up = if self.drawn > 0 {
+        // A terminal of another size has folded what stood there: nobody knows how many rows it is.
+        let up = if size != self.size {
+            let all = terminal::Clear(terminal::ClearType::All);
+            queue!(out, cursor::MoveTo(0, 0), all, style::Print(&self.welcome))
+        } else if self.drawn > 0 {
             queue!(out, cursor::MoveToPreviousLine(self.drawn))
         } else {
             Ok(())
         };
+        self.size = size;
         let cleared = queue!(out, terminal::Clear(terminal::ClearType::FromCursorDown));
         let written = lines.iter().try_for_each(|line| writeln!(out, "{line}"));
         // A terminal that is gone has nobody to tell.
@@ -134,11 +147,13 @@ fn host_line(host: &HostRow) -> String {
 
 fn pool_line(view: &View) -> String {
     let (asked, idle, busy) = view.runners;
-    let pending = match view.pending {
+    let some = |count: usize, what: &str| match count {
         0 => String::new(),
-        waiting => format!(", {waiting} waiting for a Mac"),
+        count => format!(", {count} {what}"),
     };
-    format!("runner pool {POOL}: {asked} asked for, {idle} idle, {busy} busy{pending}")
+    let (booting, pending) =
+        (some(view.booting, "booting"), some(view.pending, "waiting for a Mac"));
+    format!("runner pool {POOL}: {asked} asked for, {idle} idle, {busy} busy{booting}{pending}")
 }
 
 fn table(view: &View, width: usize, height: usize) -> Vec<String> {
@@ -215,7 +230,7 @@ mod tests {
     }
 
     fn view(hosts: Vec<HostRow>) -> View {
-        View { hosts, waiting: vec![], runners: (4, 3, 1), pending: 0, chaos: None }
+        View { hosts, waiting: vec![], runners: (4, 3, 1), pending: 0, booting: 0, chaos: None }
     }
 
     #[test]

@@ -193,6 +193,11 @@ impl Scaleway {
         self.try_order(spec).expect("a host that can be ordered")
     }
 
+    /// Says why there can be no such host, if so.
+    pub fn could_order(&self, spec: &HostSpec) -> Result<(), String> {
+        self.with(|state| state.check_order(spec).map(drop))
+    }
+
     /// Puts a host into the account, or says why there can be no such host.
     pub fn try_order(&self, spec: &HostSpec) -> Result<ServerId, String> {
         self.with(|state| state.pre_order(spec))

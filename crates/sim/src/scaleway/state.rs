@@ -224,16 +224,7 @@ impl State {
 
     /// A host that somebody ordered before, by other means than this API.
     pub(super) fn pre_order(&mut self, spec: &HostSpec) -> Result<ServerId, String> {
-        let kind = catalogue::known(&spec.server_type)?;
-        let image = match &spec.os {
-            Some(name) => self.images_for(kind.name).find(|image| image.name == name),
-            None => self.default_image(kind.name),
-        };
-        let image = image.cloned().ok_or_else(|| {
-            let offered: Vec<&str> = self.images_for(kind.name).map(|image| image.name).collect();
-            let offered = offered.join(", ");
-            format!("os: no such image for {}; there are {offered}", kind.name)
-        })?;
+        let (kind, image) = self.check_order(spec)?;
         let created_at = SignedDuration::try_from(spec.ordered_ago)
             .ok()
             .and_then(|age| self.now.checked_sub(age).ok())
@@ -250,6 +241,24 @@ impl State {
             kext_enabled: false,
             created_at,
         }))
+    }
+
+    /// The kind and the image of a host to be, or why there can be no such host.
+    pub(super) fn check_order(
+        &self,
+        spec: &HostSpec,
+    ) -> Result<(&'static catalogue::Kind, Image), String> {
+        let kind = catalogue::known(&spec.server_type)?;
+        let image = match &spec.os {
+            Some(name) => self.images_for(kind.name).find(|image| image.name == name),
+            None => self.default_image(kind.name),
+        };
+        let image = image.cloned().ok_or_else(|| {
+            let offered: Vec<&str> = self.images_for(kind.name).map(|image| image.name).collect();
+            let offered = offered.join(", ");
+            format!("os: no such image for {}; there are {offered}", kind.name)
+        })?;
+        Ok((kind, image))
     }
 }
 

@@ -25,6 +25,8 @@ pub struct View {
     pub runners: (i64, i64, i64),
     /// Pods that wait for a Mac.
     pub pending: usize,
+    /// Pods whose VM is on its way up.
+    pub booting: usize,
     /// What goes wrong, where something is meant to.
     pub chaos: Option<Chaos>,
 }
@@ -92,12 +94,18 @@ impl World {
                 Chaos { faults: faults_so_far, checks, violation }
             }),
             pending: pods.iter().filter(|pod| node(pod).is_none()).count(),
+            booting: pods.iter().filter(|pod| node(pod).is_some() && boots(pod)).count(),
         }
     }
 }
 
 fn node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref()
+}
+
+fn boots(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    pod.metadata.deletion_timestamp.is_none() && phase.is_none_or(|phase| phase == "Pending")
 }
 
 fn reason(machine: &ScalewayAppleSiliconMachine) -> String {
