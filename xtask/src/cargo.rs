@@ -40,6 +40,13 @@ impl Cargo {
         cargo
     }
 
+    /// `cargo bench` of the Macs over real SSH, which need the command line's own binary.
+    pub fn bench_macs(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
+        let mut cargo = Self::new(["bench", "--package", "applecart", "--bench", "macs", "--"]);
+        cargo.0.args(arguments);
+        cargo
+    }
+
     /// With a variable in its environment.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.0.env(name, value);

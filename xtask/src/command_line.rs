@@ -49,7 +49,8 @@ enum Verb {
     /// Sweep faults through every scenario; arguments go to the sweep (try --help)
     #[command(disable_help_flag = true)]
     Sweep(PassedOn),
-    /// Measure; arguments go to the sweep's binary (try --help)
+    /// Measure: `mac` for Macs over real SSH (needs root); other arguments go to the sweep's binary
+    /// (try --help)
     #[command(disable_help_flag = true)]
     Bench(PassedOn),
     /// Sweep random seeds for a long time, never in CI; arguments go to the sweep's binary
@@ -75,6 +76,9 @@ pub fn run() -> Result<ExitCode> {
         Verb::Gen { check } => generate(check),
         Verb::E2e(rest) => e2e::run(rest.arguments).map(code),
         Verb::Sweep(rest) => pass_on("sweep", rest),
+        Verb::Bench(rest) if rest.arguments.first().is_some_and(|what| what == "mac") => {
+            Cargo::bench_macs(&rest.arguments[1..]).status().map(code)
+        }
         Verb::Bench(rest) => pass_on("bench", rest),
         Verb::Soak(rest) => pass_on("soak", rest),
     }

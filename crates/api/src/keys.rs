@@ -135,4 +135,8 @@ pub mod owned {
     pub const HOST_KEY: &str = "host-fingerprint";
     /// Key of the private key in the fleet's Secret.
     pub const PRIVATE_KEY: &str = "id_ed25519";
+    /// Key of the public key in the fleet's Secret.
+    pub const PUBLIC_KEY: &str = "id_ed25519.pub";
+    /// Annotation of the fleet's Secret: under which id its key is registered at Scaleway.
+    pub const SSH_KEY_ID: &str = "scaleway.tuist.dev/ssh-key-id";
 }

@@ -161,6 +161,7 @@ fn way_out(error: &MacError, target: &Target, public: &str) -> String {
         | MacError::Unknown { .. }
         | MacError::TimedOut { .. }
         | MacError::Refused { .. }
+        | MacError::Payload { .. }
         | MacError::TooMuchOutput { .. } => String::new(),
     }
 }

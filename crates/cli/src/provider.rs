@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use applecart_api::keys::LEADER_LEASE;
 use applecart_core::machine::Limits;
-use applecart_mac::{FleetWide, Payload, Ssh, TartBundle};
+use applecart_mac::{FleetWide, Payload, Ssh, Tailscale, TartBundle};
 use applecart_operator::provider::{Provider, Settings};
 use applecart_scaleway::{Client, Config, Limit, Profile};
 use futures::FutureExt;
@@ -91,6 +91,19 @@ struct Macs {
     /// What `tart --version` of that tarball prints.
     #[arg(long, default_value = "2.32.1", value_name = "VERSION")]
     tart_version: String,
+    /// An archive with tailscale and tailscaled for macOS; used if the Secret below is named.
+    #[arg(long, env = "CAPI_TAILSCALE_BINARIES_PATH", value_name = "FILE")]
+    tailscale_binaries_path: Option<PathBuf>,
+    /// Secret in the namespace of Secrets with the key `auth-key`, by which Macs join the tailnet.
+    /// While it is missing or empty, bootstraps wait for it.
+    #[arg(long, env = "CAPI_TAILSCALE_AUTH_KEY_SECRET_NAME", value_name = "NAME")]
+    tailscale_auth_key_secret_name: Option<String>,
+    /// Tags that Macs join the tailnet with, such as tag:ci,tag:mac.
+    #[arg(long, env = "CAPI_TAILSCALE_TAGS", value_name = "TAGS", value_delimiter = ',')]
+    tailscale_tags: Vec<String>,
+    /// The node exporter's binary for macOS: Macs show their figures in the tailnet, on port 9100.
+    #[arg(long, env = "CAPI_NODE_EXPORTER_BINARY_PATH", value_name = "FILE")]
+    node_exporter_binary_path: Option<PathBuf>,
     /// CPU cores of a Node, unless its object says otherwise.
     #[arg(long, default_value_t = 8)]
     tartkubelet_host_cpu: u32,
@@ -123,6 +136,9 @@ struct Waits {
     /// How often a Mac that is well is looked at.
     #[arg(long, default_value = "5m", value_parser = duration)]
     keep_interval: Duration,
+    /// How often everything on a Mac that is well is checked, and mended: firewall, login, agent.
+    #[arg(long, default_value = "15m", value_parser = duration)]
+    upkeep_interval: Duration,
     /// First wait after a failed bootstrap; it doubles up to ten times as long.
     #[arg(long, default_value = "1m", value_parser = duration)]
     bootstrap_retry: Duration,
@@ -175,6 +191,7 @@ async fn settings(arguments: &Arguments, client: &kube::Client) -> Result<Settin
             claim_settle: waits.claim_settle,
             look: waits.look_interval,
             keep: waits.keep_interval,
+            upkeep: waits.upkeep_interval,
             retry: waits.bootstrap_retry,
             retry_cap: waits.bootstrap_retry * 10,
             ..usual
@@ -185,14 +202,43 @@ async fn settings(arguments: &Arguments, client: &kube::Client) -> Result<Settin
                 version: macs.tart_version.clone(),
                 archive: payload("--tart-tarball-path", &macs.tart_tarball_path)?,
             },
+            tailscale: tailscale(macs)?,
+            node_exporter: given(macs.node_exporter_binary_path.as_ref())
+                .map(|path| payload("--node-exporter-binary-path", path))
+                .transpose()?,
         },
+        tailscale_key_secret: macs
+            .tailscale_auth_key_secret_name
+            .clone()
+            .filter(|name| !name.is_empty()),
     })
 }
 
+/// A path that was given: empty is the same as absent, as in the environment of running fleets.
+fn given(path: Option<&PathBuf>) -> Option<&PathBuf> {
+    path.filter(|path| !path.as_os_str().is_empty())
+}
+
+/// Without a Secret there is no tailnet, whatever else is given: the image always has the archive.
+fn tailscale(macs: &Macs) -> Result<Option<Tailscale>> {
+    let path = given(macs.tailscale_binaries_path.as_ref());
+    let secret = macs.tailscale_auth_key_secret_name.as_ref().filter(|name| !name.is_empty());
+    match (path, secret) {
+        (Some(path), Some(_)) => {
+            let archive = payload("--tailscale-binaries-path", path)?;
+            let tags = macs.tailscale_tags.iter().filter(|tag| !tag.is_empty());
+            Ok(Some(Tailscale { archive, tags: tags.cloned().collect() }))
+        }
+        (_, None) => Ok(None),
+        (None, Some(_)) => {
+            Err(anyhow!("--tailscale-auth-key-secret-name needs --tailscale-binaries-path"))
+        }
+    }
+}
+
 fn payload(flag: &str, path: &Path) -> Result<Payload> {
-    let bytes = std::fs::read(path)
-        .with_context(|| format!("could not read {}: name the file with {flag}", path.display()))?;
-    Ok(Payload::new(bytes))
+    Payload::open(path)
+        .with_context(|| format!("could not read {}: name the file with {flag}", path.display()))
 }
 
 /// The API server's address as kubeadm and its like publish it.

@@ -12,7 +12,9 @@ mod support;
 use std::path::Path;
 use std::time::Duration;
 
-use applecart_mac::{Command, Dial, Done, Mac, MacError, Next, Privilege, Script, Ssh, bootstrap};
+use applecart_mac::{
+    Command, Dial, Done, Mac, MacError, Next, Payload, Privilege, Script, Ssh, bootstrap,
+};
 use secrecy::ExposeSecret;
 
 use support::{Macs, until};
@@ -83,6 +85,32 @@ async fn a_whole_bootstrap_over_ssh_converges_and_its_agent_is_kept_alive() {
         .await;
     let report = bootstrap(&*session.mac, &desired, &|_| {}).await.expect("is converged");
     assert!(!report.changed(), "{report:?}");
+}
+
+#[tokio::test]
+async fn what_arrives_damaged_is_not_installed_and_what_is_large_arrives_whole() {
+    // B10
+    let macs = Macs::start(11, 1, AGENT).await;
+    let (session, host) = (macs.dial().await, macs.host().await);
+    let path = macs.folder.path().join("agent-binary");
+    let content = |first: u8| {
+        let mut bytes: Vec<u8> = (0..5 * 1024 * 1024_u32).map(|n| n.to_le_bytes()[1]).collect();
+        bytes[0] = first;
+        bytes
+    };
+    std::fs::write(&path, content(1)).expect("written");
+    let agent = Payload::open(&path).expect("a file");
+    let desired = macs.desired_with(&host, "mac-large", agent);
+    std::fs::write(&path, content(2)).expect("written");
+    let error = bootstrap(&*session.mac, &desired, &|_| {}).await.expect_err("another file");
+    assert!(error.explain().contains("arrived damaged"), "{}", error.explain());
+    let list = text(&macs.ssh("ls -a /usr/local/bin").await.stdout);
+    assert!(!list.contains("tart-kubelet"), "{list}");
+    std::fs::write(&path, content(1)).expect("written");
+    bootstrap(&*session.mac, &desired, &|_| {}).await.expect("converges");
+    let installed =
+        text(&macs.ssh("head -c 5242880 /usr/local/bin/tart-kubelet | shasum -a 256").await.stdout);
+    assert!(installed.starts_with(desired.fleet().agent.sha256()), "{installed}");
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@
 
 pub mod cluster;
 pub mod control_plane;
+pub mod fleet_key;
 pub mod leader;
 pub mod machine;
 pub mod node;

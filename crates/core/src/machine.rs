@@ -25,6 +25,7 @@ mod release;
 mod status;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 pub use action::{Action, Identity};
 pub use decide::{Decision, Limits, decide};
@@ -34,3 +35,4 @@ pub use observed::{
 };
 pub use reason::{PoolCounts, Reason};
 pub use status::status;
+pub use upkeep::{Looked, Upkeep, Upkept, is_due};

@@ -36,6 +36,8 @@ pub struct StepReport {
     pub step: Step,
     /// How it ended.
     pub done: Done,
+    /// What of it counts from the next boot on, if anything.
+    pub awaits_boot: Option<&'static str>,
     /// How long it took.
     pub took: Duration,
 }
@@ -54,11 +56,32 @@ impl Report {
         self.steps.iter().all(|step| !matches!(step.done, Done::Postponed(_)))
     }
 
+    /// What waits until no VM runs, for people.
+    #[must_use]
+    pub fn postponed(&self) -> Option<String> {
+        let why = |step: &StepReport| match step.done {
+            Done::Postponed(why) => Some(format!("{}: {why}", step.step)),
+            Done::Unchanged | Done::Changed => None,
+        };
+        joined(self.steps.iter().filter_map(why))
+    }
+
+    /// What counts from the next boot on, for people.
+    #[must_use]
+    pub fn awaits_boot(&self) -> Option<String> {
+        joined(self.steps.iter().filter_map(|step| step.awaits_boot.map(str::to_owned)))
+    }
+
     /// Whether anything was written.
     #[must_use]
     pub fn changed(&self) -> bool {
         self.steps.iter().any(|step| step.done != Done::Unchanged)
     }
+}
+
+fn joined(parts: impl Iterator<Item = String>) -> Option<String> {
+    let parts: Vec<String> = parts.collect();
+    (!parts.is_empty()).then(|| parts.join("; "))
 }
 
 /// Makes a host what it shall be. First bootstrap and update are this one function.
@@ -75,9 +98,10 @@ pub async fn bootstrap<M: Mac + ?Sized>(
     let PerHost { user, password, .. } = desired.host();
     let host = Host { account: Account { mac: &mac, user, password }, desired };
     end_leftovers(&host.account).await?;
-    let mut run = Run { steps: Vec::new(), total: Step::ALL.len(), progress };
+    let steps = desired.steps();
+    let mut run = Run { steps: Vec::new(), total: steps.len(), progress };
     let secrets = desired.secrets();
-    for step in Step::ALL {
+    for step in steps {
         run.step(step, &secrets, converge(step, &host)).await?;
     }
     Ok(Report { steps: run.steps })
@@ -118,7 +142,7 @@ pub async fn inspect<M: Mac + ?Sized>(
             earlier: Vec::new(),
         };
         match state.map_err(failed)? {
-            State::Converged => found.push((step.step(), None)),
+            State::Converged | State::AwaitsBoot(_) => found.push((step.step(), None)),
             State::Differs(what) => {
                 found.push((step.step(), Some(what)));
                 break;
@@ -140,7 +164,7 @@ impl Run<'_> {
         &mut self,
         step: Step,
         secrets: &[String],
-        work: impl Future<Output = Result<Done, Cause>>,
+        work: impl Future<Output = Result<Ended, Cause>>,
     ) -> Result<(), StepError> {
         let index = self.steps.len() + 1;
         (self.progress)(Progress { index, total: self.total, name: step.name() });
@@ -149,7 +173,9 @@ impl Run<'_> {
         let done = done.unwrap_or(Err(Cause::TimedOut(step.timeout())));
         let took = started.elapsed();
         match done {
-            Ok(done) => self.steps.push(StepReport { step, done, took }),
+            Ok((done, awaits_boot)) => {
+                self.steps.push(StepReport { step, done, awaits_boot, took });
+            }
             Err(cause) => {
                 let earlier = std::mem::take(&mut self.steps);
                 let cause = scrubbed(cause, secrets);
@@ -172,29 +198,35 @@ async fn end_leftovers(account: &Account<'_>) -> Result<(), StepError> {
     })
 }
 
-async fn converge(step: Step, host: &Host<'_>) -> Result<Done, Cause> {
-    if step.check(host).await? == State::Converged {
-        return Ok(Done::Unchanged);
+/// How a step ended, and what of it counts from the next boot on.
+type Ended = (Done, Option<&'static str>);
+
+async fn converge(step: Step, host: &Host<'_>) -> Result<Ended, Cause> {
+    match step.check(host).await? {
+        State::Converged => return Ok((Done::Unchanged, None)),
+        State::AwaitsBoot(what) => return Ok((Done::Unchanged, Some(what))),
+        State::Differs(_) => {}
     }
     match step.apply(host).await? {
-        Applied::Postponed(why) => Ok(Done::Postponed(why)),
+        Applied::Postponed(why) => Ok((Done::Postponed(why), None)),
         Applied::Done => verified(&step.check(host).await?),
     }
 }
 
-async fn converge_account(step: AccountStep, account: &Account<'_>) -> Result<Done, Cause> {
+async fn converge_account(step: AccountStep, account: &Account<'_>) -> Result<Ended, Cause> {
     if step.check(account).await? == State::Converged {
-        return Ok(Done::Unchanged);
+        return Ok((Done::Unchanged, None));
     }
     match step.apply(account).await? {
-        Applied::Postponed(why) => Ok(Done::Postponed(why)),
+        Applied::Postponed(why) => Ok((Done::Postponed(why), None)),
         Applied::Done => verified(&step.check(account).await?),
     }
 }
 
-fn verified(state: &State) -> Result<Done, Cause> {
+fn verified(state: &State) -> Result<Ended, Cause> {
     match state {
-        State::Converged => Ok(Done::Changed),
+        State::Converged => Ok((Done::Changed, None)),
+        State::AwaitsBoot(what) => Ok((Done::Changed, Some(what))),
         State::Differs(what) => Err(Cause::NotVerified(what)),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::Hidden;
+use crate::{Hidden, Payload};
 
 /// How long a command may take unless it says otherwise: every tool we call answers within seconds.
 const USUAL_TIMEOUT: Duration = Duration::from_mins(1);
@@ -48,6 +48,15 @@ pub enum Privilege {
     RootByPassword,
 }
 
+/// What a command reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A few bytes, or none: the only place for a secret.
+    Hidden(Hidden),
+    /// Megabytes, which are sent piece by piece.
+    Payload(Payload),
+}
+
 /// One remote command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
@@ -55,15 +64,15 @@ pub struct Command {
     pub program: Program,
     /// As whom.
     pub privilege: Privilege,
-    /// What it reads: the only place for a secret.
-    pub stdin: Hidden,
+    /// What it reads.
+    pub stdin: Input,
     /// How long it may take.
     pub timeout: Duration,
 }
 
 impl Command {
     fn new(program: Program, privilege: Privilege) -> Self {
-        Self { program, privilege, stdin: Hidden::default(), timeout: USUAL_TIMEOUT }
+        Self { program, privilege, stdin: Input::Hidden(Hidden::default()), timeout: USUAL_TIMEOUT }
     }
 
     /// A tool, as the user.
@@ -87,7 +96,13 @@ impl Command {
     /// The same command, reading `stdin`.
     #[must_use]
     pub fn stdin(self, stdin: impl Into<Hidden>) -> Self {
-        Self { stdin: stdin.into(), ..self }
+        Self { stdin: Input::Hidden(stdin.into()), ..self }
+    }
+
+    /// The same command, reading `payload`.
+    #[must_use]
+    pub fn payload(self, payload: &Payload) -> Self {
+        Self { stdin: Input::Payload(payload.clone()), ..self }
     }
 
     /// The same command with another time-out.

@@ -6,11 +6,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use applecart_api::ids::ProviderId;
-use bytes::Bytes;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
-use crate::{kcpassword, pf, plist, steps};
+use crate::{Payload, Step, kcpassword, pf, plist, steps};
 
 /// The agent's sizes where nobody gave any.
 const USUAL_CPU: u32 = 8;
@@ -38,6 +37,21 @@ pub enum ConfigError {
     /// Not a version that a Node can report.
     #[error("{0:?} is not a version such as v1.36.4: mend the Machine's spec.version")]
     NotVersion(String),
+    /// The tailnet's key is not there yet: that is waited for, and never read as "no tailnet".
+    #[error("the tailnet's key is missing: fill its Secret")]
+    TailscaleKeyMissing,
+    /// A key that is no line of text.
+    #[error("the tailnet's key contains a line break or a NUL")]
+    TailscaleKeyUnusable,
+    /// An OAuth client's secret can only make tagged hosts.
+    #[error("the tailnet's key is an OAuth client's, which needs tags: give --tailscale-tags")]
+    TailscaleNeedsTags,
+    /// Not a tag of a tailnet.
+    #[error("{0:?} is not a tag such as tag:ci-mac")]
+    NotTag(String),
+    /// The exporter listens in the tailnet alone.
+    #[error("a node exporter needs a tailnet: give --tailscale-binaries-path too")]
+    ExporterWithoutTailscale,
     /// No kubeconfig text.
     #[error("the kubeconfig is empty")]
     KubeconfigMissing,
@@ -106,41 +120,6 @@ impl Password {
     }
 }
 
-/// Something to put on a host, held once for all hosts: clones share the bytes.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Payload {
-    bytes: Bytes,
-    sha256: String,
-}
-
-impl Payload {
-    /// Takes the bytes and their checksum.
-    #[must_use]
-    pub fn new(bytes: impl Into<Bytes>) -> Self {
-        let bytes = bytes.into();
-        let sha256 = hex(&Sha256::digest(&bytes));
-        Self { bytes, sha256 }
-    }
-
-    /// The bytes.
-    #[must_use]
-    pub fn bytes(&self) -> &Bytes {
-        &self.bytes
-    }
-
-    /// Their SHA-256 in lower-case hexadecimal digits.
-    #[must_use]
-    pub fn sha256(&self) -> &str {
-        &self.sha256
-    }
-}
-
-impl fmt::Debug for Payload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Payload({} bytes, sha256 {})", self.bytes.len(), self.sha256)
-    }
-}
-
 /// Tart as its makers pack it: a `.tar.gz` with `tart.app` in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TartBundle {
@@ -150,6 +129,15 @@ pub struct TartBundle {
     pub archive: Payload,
 }
 
+/// Tailscale, and what a host is in the tailnet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tailscale {
+    /// A `.tar.gz` with `tailscale` and `tailscaled` in it.
+    pub archive: Payload,
+    /// The tags that a host joins with.
+    pub tags: Vec<String>,
+}
+
 /// What is the same on every host of an operator.
 #[derive(Clone, Debug)]
 pub struct FleetWide {
@@ -157,6 +145,10 @@ pub struct FleetWide {
     pub agent: Payload,
     /// Tart.
     pub tart: TartBundle,
+    /// Tailscale, if hosts join a tailnet.
+    pub tailscale: Option<Tailscale>,
+    /// The node exporter's binary, if hosts run one; it listens in the tailnet alone.
+    pub node_exporter: Option<Payload>,
 }
 
 /// What is this host's own.
@@ -182,6 +174,8 @@ pub struct PerHost {
     pub kubelet_version: Option<String>,
     /// The agent's kubeconfig, with its credential in it.
     pub kubeconfig: SecretString,
+    /// What lets the host join the tailnet, if it shall.
+    pub tailscale_key: Option<SecretString>,
 }
 
 /// A digest of all that is put on a host. Equal digests: equal hosts.
@@ -217,6 +211,7 @@ impl HostConfig {
         if host.kubeconfig.expose_secret().trim().is_empty() {
             return Err(ConfigError::KubeconfigMissing);
         }
+        check_tailscale(&fleet, &host)?;
         let or = |given, usual| if given == 0 { usual } else { given };
         let host = PerHost {
             cpu: or(host.cpu, USUAL_CPU),
@@ -237,6 +232,14 @@ impl HostConfig {
     #[must_use]
     pub fn host(&self) -> &PerHost {
         &self.host
+    }
+
+    /// The steps of this host: those that every host takes, then those that its fleet asks for.
+    #[must_use]
+    pub fn steps(&self) -> Vec<Step> {
+        let tailscale = self.fleet.tailscale.as_ref().map(|_| Step::Tailscale);
+        let node_exporter = self.fleet.node_exporter.as_ref().map(|_| Step::NodeExporter);
+        Step::ALL.into_iter().chain(tailscale).chain(node_exporter).collect()
     }
 
     /// The agent's arguments, in the order in which running fleets have them.
@@ -288,8 +291,37 @@ impl HostConfig {
         // Tokens and keys are the last word of a line; short words there are not secret.
         let words = kubeconfig.lines().filter_map(|line| line.split_whitespace().last());
         secrets.extend(words.filter(|word| word.len() >= 20).map(str::to_owned));
+        let key = self.host.tailscale_key.as_ref().map(ExposeSecret::expose_secret);
+        secrets.extend(key.filter(|key| !key.is_empty()).map(str::to_owned));
         secrets
     }
+}
+
+/// A fleet that has a tailnet needs a key that can be used, before any host is touched (P11, B21).
+fn check_tailscale(fleet: &FleetWide, host: &PerHost) -> Result<(), ConfigError> {
+    let Some(tailscale) = &fleet.tailscale else {
+        return if fleet.node_exporter.is_some() {
+            Err(ConfigError::ExporterWithoutTailscale)
+        } else {
+            Ok(())
+        };
+    };
+    if let Some(tag) = tailscale.tags.iter().find(|tag| !is_tag(tag)) {
+        return Err(ConfigError::NotTag(tag.clone()));
+    }
+    match host.tailscale_key.as_ref().map(|key| key.expose_secret().trim()) {
+        None | Some("") => Err(ConfigError::TailscaleKeyMissing),
+        Some(key) if key.contains(['\n', '\r', '\0']) => Err(ConfigError::TailscaleKeyUnusable),
+        Some(key) if key.starts_with("tskey-client-") && tailscale.tags.is_empty() => {
+            Err(ConfigError::TailscaleNeedsTags)
+        }
+        Some(_) => Ok(()),
+    }
+}
+
+fn is_tag(text: &str) -> bool {
+    let usual = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+    text.strip_prefix("tag:").is_some_and(|name| !name.is_empty() && name.bytes().all(usual))
 }
 
 fn encoded_forms(bytes: &[u8]) -> Vec<String> {
@@ -316,8 +348,17 @@ impl FleetWide {
 
     /// Destructures without `..`: a new field does not compile until it is counted here.
     fn digest(&self, digest: &mut Digester) {
-        let Self { agent, tart: TartBundle { version, archive } } = self;
+        let Self { agent, tart: TartBundle { version, archive }, tailscale, node_exporter } = self;
         digest.field("agent", agent.sha256().as_bytes());
+        if let Some(Tailscale { archive, tags }) = tailscale {
+            digest.field("tailscale", archive.sha256().as_bytes());
+            digest.field("tailscale tags", tags.join(",").as_bytes());
+            digest.field("tailscale job", plist::tailscaled().as_bytes());
+        }
+        if let Some(binary) = node_exporter {
+            digest.field("node exporter", binary.sha256().as_bytes());
+            digest.field("node exporter job", plist::node_exporter().as_bytes());
+        }
         digest.field("tart version", version.as_bytes());
         digest.field("tart", archive.sha256().as_bytes());
         // What every host gets besides: a new version of ours must reach hosts like a new binary.
@@ -344,6 +385,8 @@ impl PerHost {
             max_pods,
             kubelet_version,
             kubeconfig,
+            // Used for a join and thrown away: a new one changes nothing on a host that is in.
+            tailscale_key: _,
         } = self;
         digest.field("node name", node_name.as_bytes());
         digest.field("user", user.as_str().as_bytes());
@@ -416,6 +459,8 @@ pub(crate) mod tests {
         FleetWide {
             agent: Payload::new("agent"),
             tart: TartBundle { version: "2.32.1".into(), archive: Payload::new("tart 2.32.1") },
+            tailscale: None,
+            node_exporter: None,
         }
     }
 
@@ -433,6 +478,7 @@ pub(crate) mod tests {
             max_pods: 0,
             kubelet_version: None,
             kubeconfig: "apiVersion: v1\nkind: Config\n".into(),
+            tailscale_key: None,
         }
     }
 
@@ -519,6 +565,42 @@ pub(crate) mod tests {
             let changed = HostConfig::new(changed, host()).unwrap();
             assert_ne!(changed.fingerprint(), base.fingerprint());
         }
+    }
+
+    fn in_tailnet(tags: &[&str], key: Option<&str>) -> Result<HostConfig, ConfigError> {
+        let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
+        let tailscale = Some(Tailscale { archive: Payload::new("tailscale"), tags });
+        let own = PerHost { tailscale_key: key.map(Into::into), ..host() };
+        HostConfig::new(FleetWide { tailscale, ..fleet() }, own)
+    }
+
+    #[test]
+    fn a_tailnet_whose_key_is_missing_or_cannot_be_used_touches_no_host() {
+        // P11, B21
+        use ConfigError::{NotTag, TailscaleKeyMissing, TailscaleKeyUnusable, TailscaleNeedsTags};
+        for (tags, key, error) in [
+            (&["tag:ci"][..], None, TailscaleKeyMissing),
+            (&["tag:ci"], Some(" "), TailscaleKeyMissing),
+            (&["tag:ci"], Some("a\nb"), TailscaleKeyUnusable),
+            (&[], Some("tskey-client-x"), TailscaleNeedsTags),
+            (&["ci; rm"], Some("tskey-auth-x"), NotTag("ci; rm".into())),
+        ] {
+            assert_eq!(in_tailnet(tags, key).unwrap_err(), error);
+        }
+        let joined = in_tailnet(&["tag:ci"], Some("tskey-auth-x")).unwrap();
+        assert_eq!(joined.steps().last(), Some(&Step::Tailscale));
+        assert_ne!(joined.fingerprint(), desired().fingerprint());
+        let rotated = in_tailnet(&["tag:ci"], Some("tskey-auth-y")).unwrap();
+        assert_eq!(rotated.fingerprint(), joined.fingerprint());
+        let tagged = in_tailnet(&["tag:other"], Some("tskey-auth-x")).unwrap();
+        assert_ne!(tagged.fingerprint(), joined.fingerprint(), "B22");
+    }
+
+    #[test]
+    fn an_exporter_without_a_tailnet_would_listen_to_everybody_and_is_refused() {
+        let fleet = FleetWide { node_exporter: Some(Payload::new("x")), ..fleet() };
+        let error = HostConfig::new(fleet, host()).unwrap_err();
+        assert_eq!(error, ConfigError::ExporterWithoutTailscale);
     }
 
     #[test]

@@ -198,6 +198,15 @@ pub enum MacError {
         /// What the host said, shortened.
         stderr: String,
     },
+    /// What was to be sent could not be read here.
+    #[error("could not read what was to be sent during {doing}")]
+    Payload {
+        /// What was under way.
+        doing: String,
+        /// What went wrong.
+        #[source]
+        source: std::io::Error,
+    },
     /// More output than anything that we run may print.
     #[error("{doing} printed more than {limit_bytes} bytes")]
     TooMuchOutput {

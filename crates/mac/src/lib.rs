@@ -21,18 +21,20 @@ mod config;
 mod edge;
 mod hidden;
 pub mod kcpassword;
+mod payload;
 pub mod pf;
 pub mod plist;
 mod ssh;
 mod steps;
 
 pub use bootstrap::{Done, Progress, Report, StepReport, bootstrap, inspect, prepare};
-pub use command::{Command, Output, Privilege, Program, Script};
+pub use command::{Command, Input, Output, Privilege, Program, Script};
 pub use config::{
-    ConfigError, Fingerprint, FleetWide, HostConfig, Password, Payload, PerHost, TartBundle,
+    ConfigError, Fingerprint, FleetWide, HostConfig, Password, PerHost, Tailscale, TartBundle,
     UserName,
 };
 pub use edge::{Answer, Dial, File, HostKey, Mac, MacError, Owner, Session, Target};
 pub use hidden::Hidden;
+pub use payload::{Payload, Pieces};
 pub use ssh::{KeyPair, Ssh, public_key, wait_for_ssh};
 pub use steps::{Cause, Next, Step, StepError, paths, scripts};

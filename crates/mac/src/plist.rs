@@ -54,6 +54,41 @@ pub fn firewall() -> String {
     text + EPILOGUE
 }
 
+/// The label of Tailscale's daemon.
+pub const TAILSCALE_JOB: &str = "com.tailscale.tailscaled";
+
+/// The label of the node exporter.
+pub const NODE_EXPORTER_JOB: &str = "dev.tuist.node-exporter";
+
+/// The job of Tailscale's daemon. It has a log: without one, it dies without a trace (B7).
+#[must_use]
+pub fn tailscaled() -> String {
+    let state = format!("--state={}", paths::TAILSCALE_STATE);
+    let socket = format!("--socket={}", paths::TAILSCALE_SOCKET);
+    let program = [paths::TAILSCALED.to_owned(), state, socket, "--port=41641".to_owned()];
+    daemon(TAILSCALE_JOB, &program, "/var/log/tailscaled.log")
+}
+
+/// The node exporter's job.
+#[must_use]
+pub fn node_exporter() -> String {
+    let program = [paths::NODE_EXPORTER_WRAPPER.to_owned()];
+    daemon(NODE_EXPORTER_JOB, &program, "/var/log/tuist-node-exporter.log")
+}
+
+/// A job that always runs, as root.
+fn daemon(label: &str, program: &[String], log: &str) -> String {
+    let mut text = PROLOGUE.to_owned();
+    text += &tall("Label", &format!("  {}\n", string(label)));
+    text += &tall("ProgramArguments", &array(program));
+    text += &flat("RunAtLoad", "<true/>");
+    text += &flat("KeepAlive", "<true/>");
+    text += &flat("ThrottleInterval", "<integer>10</integer>");
+    text += &flat("StandardOutPath", &string(log));
+    text += &flat("StandardErrorPath", &string(log));
+    text + EPILOGUE
+}
+
 /// Key and value on lines of their own.
 fn tall(key: &str, value: &str) -> String {
     format!("  <key>{key}</key>\n{value}")

@@ -19,7 +19,8 @@ pub use key::{KeyPair, public_key};
 use pace::Pace;
 
 use crate::{
-    Answer, Command, Dial, File, HostKey, Mac, MacError, Output, Privilege, Script, Session, Target,
+    Answer, Command, Dial, File, HostKey, Input, Mac, MacError, Output, Payload, Privilege, Script,
+    Session, Target,
 };
 
 /// How long a host may take to answer, with key exchange and login: a busy Mac needs a few seconds.
@@ -41,8 +42,8 @@ const OUTPUT_LIMIT_BYTES: usize = 1024 * 1024;
 /// How long a read of a file may take: they are small.
 const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long a write of a file may take: the largest is the agent, over a slow uplink.
-const WRITE_TIMEOUT: Duration = Duration::from_mins(10);
+/// How long a write of a file may take: they are small too.
+const WRITE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// The status with which [`READ`] says: no such file.
 const STATUS_ABSENT: i32 = 44;
@@ -222,13 +223,14 @@ impl SshSession {
             group: None,
         };
         write.exec(false, ending::marked(&command.line())).await.map_err(unknown)?;
-        let stdin = command.stdin.expose().clone();
         let exchange = async {
             tokio::select! {
                 biased;
                 output = receive(&mut running, &doing) => output,
                 // A command may end without reading all of its input: its end is what counts.
-                () = send(&write, stdin) => unreachable!("sending never ends the exchange"),
+                source = send(&write, &command.stdin) => {
+                    Err(MacError::Payload { doing: doing.clone(), source })
+                }
             }
         };
         let after = command.timeout;
@@ -294,11 +296,36 @@ async fn log_in(
     }
 }
 
-/// Sends all of `stdin` and its end, then waits for ever. Errors show in what is received.
-async fn send(write: &ChannelWriteHalf<russh::client::Msg>, stdin: Bytes) {
-    let _ = write.data_bytes(stdin).await;
+/// Sends all of `stdin` and its end, then waits for ever: errors of the line show in what is
+/// received. Returns only if a payload cannot be read here; its end is not sent then, so that the
+/// host does not take a part for the whole.
+async fn send(write: &ChannelWriteHalf<russh::client::Msg>, stdin: &Input) -> std::io::Error {
+    match stdin {
+        Input::Hidden(bytes) => {
+            let _ = write.data_bytes(bytes.expose().clone()).await;
+        }
+        Input::Payload(payload) => {
+            if let Err(error) = send_pieces(write, payload).await {
+                return error;
+            }
+        }
+    }
     let _ = write.eof().await;
-    std::future::pending::<()>().await;
+    std::future::pending().await
+}
+
+/// Sends a payload as fast as the host takes it: what is on its way is one window of SSH.
+async fn send_pieces(
+    write: &ChannelWriteHalf<russh::client::Msg>,
+    payload: &Payload,
+) -> std::io::Result<()> {
+    let mut pieces = payload.pieces().await?;
+    while let Some(piece) = pieces.next().await? {
+        if write.data_bytes(piece).await.is_err() {
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 /// Collects output until the channel closes. Closing without a status is no answer.

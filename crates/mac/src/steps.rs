@@ -9,11 +9,14 @@ mod auto_login;
 mod firewall;
 mod hostname;
 mod kubeconfig;
+mod launchd;
+mod node_exporter;
 pub mod paths;
 mod pending;
 mod power;
 pub mod scripts;
 mod sudo;
+mod tailscale;
 mod tart;
 
 use std::fmt;
@@ -23,8 +26,12 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::{
-    Command, File, HostConfig, Mac, MacError, Output, Owner, Password, StepReport, UserName,
+    Command, File, HostConfig, Mac, MacError, Output, Owner, Password, Payload, Privilege,
+    StepReport, UserName,
 };
+
+/// Tens of megabytes over a slow uplink.
+const RECEIVE_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// One step of a bootstrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,10 +54,15 @@ pub enum Step {
     AgentBinary,
     /// The agent's launchd job, running.
     AgentJob,
+    /// The tailnet, for a fleet that has one.
+    Tailscale,
+    /// Figures of the host, for a fleet that wants them.
+    NodeExporter,
 }
 
 impl Step {
-    /// All steps in their order. Each creates what it needs; only `Sudo` must come first.
+    /// The steps that every host takes, in their order. Each creates what it needs; only `Sudo`
+    /// must come first. Those that a fleet asks for come after them ([`HostConfig::steps`]).
     pub const ALL: [Self; 9] = [
         Self::Sudo,
         Self::AutoLogin,
@@ -76,17 +88,19 @@ impl Step {
             Self::Kubeconfig => "kubeconfig",
             Self::AgentBinary => "agent binary",
             Self::AgentJob => "agent job",
+            Self::Tailscale => "Tailscale",
+            Self::NodeExporter => "node exporter",
         }
     }
 
-    /// How long it may take in all. The two that carry megabytes get the time of a slow uplink.
+    /// How long it may take in all. Those that carry megabytes get the time of a slow uplink.
     #[must_use]
     pub fn timeout(self) -> Duration {
         Duration::from_secs(match self {
             Self::Sudo | Self::Power | Self::Hostname | Self::Firewall | Self::Kubeconfig => 120,
             Self::AutoLogin => 180,
             Self::AgentJob => 240,
-            Self::Tart | Self::AgentBinary => 900,
+            Self::Tart | Self::AgentBinary | Self::Tailscale | Self::NodeExporter => 900,
         })
     }
 }
@@ -135,6 +149,8 @@ impl Step {
             Self::Kubeconfig => kubeconfig::check(host).await,
             Self::AgentBinary => agent_binary::check(host).await,
             Self::AgentJob => agent_job::check(host).await,
+            Self::Tailscale => tailscale::check(host).await,
+            Self::NodeExporter => node_exporter::check(host).await,
         }
     }
 
@@ -149,6 +165,8 @@ impl Step {
             Self::Kubeconfig => kubeconfig::apply(host).await,
             Self::AgentBinary => agent_binary::apply(host).await,
             Self::AgentJob => agent_job::apply(host).await,
+            Self::Tailscale => tailscale::apply(host).await,
+            Self::NodeExporter => node_exporter::apply(host).await,
         }
     }
 }
@@ -165,6 +183,7 @@ pub(crate) fn constants() -> Vec<(&'static str, String)> {
         ("power settings", power::settings_text()),
         ("tart wrapper", tart::WRAPPER.to_owned()),
         ("agent folders", scripts::AGENT_FOLDERS.text.to_owned()),
+        ("node exporter wrapper", node_exporter::WRAPPER.to_owned()),
     ]
 }
 
@@ -173,6 +192,8 @@ pub(crate) fn constants() -> Vec<(&'static str, String)> {
 pub(crate) enum State {
     /// All as desired: nothing to do.
     Converged,
+    /// The same, but something counts from the next boot on; what.
+    AwaitsBoot(&'static str),
     /// What is not as desired, for people.
     Differs(&'static str),
 }
@@ -311,6 +332,15 @@ impl Account<'_> {
     ) -> Result<(), Cause> {
         let file = File { path: path.to_owned(), content: content.into(), owner, mode };
         Ok(self.mac.write(&file).await?)
+    }
+
+    /// Puts a payload in place as a file of root's, once all of it has arrived.
+    async fn receive(&self, path: &str, payload: &Payload, mode: u32) -> Result<(), Cause> {
+        let mode = format!("{mode:o}");
+        let arguments = [path, payload.sha256(), &mode];
+        let receive = Command::script(scripts::RECEIVE, &arguments, Privilege::Root);
+        self.run(receive.payload(payload).timeout(RECEIVE_TIMEOUT)).await?;
+        Ok(())
     }
 
     /// Whether a file or folder has this owner and mode.

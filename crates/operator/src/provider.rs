@@ -16,6 +16,7 @@ mod bootstraps;
 mod clusters;
 mod config;
 mod control_planes;
+mod fleet_keys;
 mod leases;
 mod objects;
 mod observe;
@@ -71,6 +72,7 @@ struct Context {
     troubles: Troubles,
     zones: zones::Zones,
     bootstraps: bootstraps::Bootstraps,
+    fleet_keys: fleet_keys::FleetKeys,
 }
 
 impl Context {
@@ -114,6 +116,7 @@ impl Provider {
             settings: self.settings,
             cluster,
             bootstraps,
+            fleet_keys: fleet_keys::FleetKeys::default(),
         });
         let woken = context.bootstraps.woken();
         tokio::join!(
@@ -121,6 +124,7 @@ impl Provider {
             runner.run(),
             triggers::machines(context.clone(), woken),
             clusters::run(context.clone()),
+            fleet_keys::run(context.clone()),
             control_planes::run(context),
         );
         Ok(())

@@ -20,11 +20,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use applecart_mac::{
-    Answer, Command, Dial, File, HostKey, Mac, MacError, Output, Payload, Privilege, Program,
-    Session, Target, TartBundle, public_key,
+    Answer, Command, Dial, File, HostKey, Input, Mac, MacError, Output, Payload, Privilege,
+    Program, Session, Target, TartBundle, public_key,
 };
 use bytes::Bytes;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 pub use gate::{Effect, Gate, Open, Verdict};
 pub use launchd::AgentHealth;
@@ -42,6 +42,9 @@ const REMEMBERED_CALLS: usize = 10_000;
 
 /// How long a file's read or write may take, as over SSH.
 const FILE_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// How long a command goes on whose connection was lost.
+const GOES_ON: Duration = Duration::from_secs(30);
 
 /// How long connecting may take, as over SSH.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
@@ -68,6 +71,9 @@ impl fmt::Debug for AgentStart {
 /// Told when the agent's process starts.
 pub type OnStart = Arc<dyn Fn(AgentStart) + Send + Sync>;
 
+/// The public keys that open a Mac now.
+pub type Keys = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+
 /// Told when the agent's process ends.
 pub type OnStop = Arc<dyn Fn() + Send + Sync>;
 
@@ -87,7 +93,7 @@ struct State {
     unreachable: bool,
     hangs: bool,
     latency: Duration,
-    authorized: Option<Vec<String>>,
+    authorized: Option<Keys>,
     gate: Arc<dyn Gate>,
     hooks: Option<(OnStart, OnStop)>,
     calls: VecDeque<Effect>,
@@ -161,7 +167,12 @@ impl SimMac {
 
     /// Lets in the holders of these public keys alone. Before the first call, any key opens.
     pub fn authorize(&self, public_keys: Vec<String>) {
-        self.lock().authorized = Some(public_keys);
+        self.authorize_by(Arc::new(move || public_keys.clone()));
+    }
+
+    /// Lets in the holders of whatever public keys these are at the time.
+    pub fn authorize_by(&self, keys: Keys) {
+        self.lock().authorized = Some(keys);
     }
 
     /// Ends everything that runs, and every connection. Files stay.
@@ -227,6 +238,23 @@ impl SimMac {
         self.lock().model.kickstart_refused = refused;
     }
 
+    /// Makes the tailnet take this key alone.
+    pub fn set_tailnet_key(&self, key: &str) {
+        self.lock().model.tailnet_key = Some(key.to_owned());
+    }
+
+    /// What the Mac joined its tailnet as, if it did: name and tags.
+    #[must_use]
+    pub fn tailnet(&self) -> Option<(String, String)> {
+        self.lock().model.tailnet.clone()
+    }
+
+    /// Whether a launchd job has a process.
+    #[must_use]
+    pub fn job_runs(&self, label: &str) -> bool {
+        self.lock().model.launchd.job(label).is_some_and(|job| job.pid.is_some())
+    }
+
     /// Kills loginwindow; launchd does not start it again by itself.
     pub fn kill_loginwindow(&self) {
         self.lock().model.loginwindow_runs = false;
@@ -251,6 +279,11 @@ impl SimMac {
         self.lock().model.pf.anchors.clear();
     }
 
+    /// Makes the next loads of rules meet another pfctl at work.
+    pub fn set_firewall_busy(&self, loads: u32) {
+        self.lock().model.pf.busy = loads;
+    }
+
     /// Whether a packet gets through the live firewall.
     #[must_use]
     pub fn lets_pass(&self, packet: Packet) -> bool {
@@ -268,6 +301,12 @@ impl SimMac {
         let state = self.lock();
         let stat = state.model.files.stat(path)?;
         Some((state.model.files.read(path)?, stat.owner, stat.mode))
+    }
+
+    /// Which file it is that is at a path now: another one for every file that was newly made.
+    #[must_use]
+    pub fn inode(&self, path: &str) -> Option<u64> {
+        Some(self.lock().model.files.stat(path)?.inode)
     }
 
     /// The key that it shows since its last wipe.
@@ -338,12 +377,12 @@ pub struct SimSession {
 }
 
 impl SimSession {
-    async fn call<T>(
+    async fn call<T: 'static>(
         &self,
         what: String,
         mutates: bool,
         after: Duration,
-        act: impl FnOnce(&mut Model) -> Result<T, MacError>,
+        act: impl FnOnce(&mut Model) -> Result<T, MacError> + Send + 'static,
     ) -> Result<T, MacError> {
         let attempt = self.attempt(&what, mutates, act);
         match timeout(after, attempt).await {
@@ -352,11 +391,11 @@ impl SimSession {
         }
     }
 
-    async fn attempt<T>(
+    async fn attempt<T: 'static>(
         &self,
         what: &str,
         mutates: bool,
-        act: impl FnOnce(&mut Model) -> Result<T, MacError>,
+        act: impl FnOnce(&mut Model) -> Result<T, MacError> + Send + 'static,
     ) -> Result<T, MacError> {
         let latency = self.mac.lock().latency;
         if !latency.is_zero() {
@@ -374,7 +413,15 @@ impl SimSession {
         if silent || verdict == Verdict::HangBefore {
             return std::future::pending().await;
         }
-        let result = self.mac.change(|state| act(&mut state.model));
+        if verdict == Verdict::LostRunning {
+            let late = Box::new(move |model: &mut Model| drop(act(model)));
+            self.mac.lock().model.leftovers.push((Instant::now() + GOES_ON, late));
+            return lost();
+        }
+        let result = self.mac.change(|state| {
+            state.model.pass_time();
+            act(&mut state.model)
+        });
         let gate = self.mac.lock().gate.clone();
         gate.answered(&effect, if result.is_ok() { "ok" } else { "refused" });
         if verdict == Verdict::HangAfter {
@@ -386,15 +433,15 @@ impl SimSession {
 
 impl Mac for SimSession {
     fn read<'a>(&'a self, path: &'a str) -> Answer<'a, Option<Bytes>> {
-        let doing = format!("reading {path}");
+        let (doing, path) = (format!("reading {path}"), path.to_owned());
         Box::pin(self.call(doing.clone(), false, FILE_TIMEOUT, move |model| {
             needs_sudo(model, &doing)?;
-            Ok(model.files.read(path))
+            Ok(model.files.read(&path))
         }))
     }
 
     fn write<'a>(&'a self, file: &'a File) -> Answer<'a, ()> {
-        let doing = format!("writing {}", file.path);
+        let (doing, file) = (format!("writing {}", file.path), file.clone());
         Box::pin(self.call(doing.clone(), true, FILE_TIMEOUT, move |model| {
             needs_sudo(model, &doing)?;
             let content = file.content.expose().clone();
@@ -410,9 +457,8 @@ impl Mac for SimSession {
             }
             Program::Script(script, _) => !applecart_mac::scripts::LOOKS.contains(script),
         };
-        Box::pin(self.call(command.line(), mutates, command.timeout, move |model| {
-            Ok(execute(model, command))
-        }))
+        let (line, after, command) = (command.line(), command.timeout, command.clone());
+        Box::pin(self.call(line, mutates, after, move |model| Ok(execute(model, &command))))
     }
 }
 
@@ -425,7 +471,13 @@ fn needs_sudo(model: &Model, doing: &str) -> Result<(), MacError> {
 }
 
 fn execute(model: &mut Model, command: &Command) -> Output {
-    let mut stdin = command.stdin.expose().clone();
+    let mut stdin = match &command.stdin {
+        Input::Hidden(bytes) => bytes.expose().clone(),
+        Input::Payload(payload) => match payload.bytes() {
+            Ok(bytes) => bytes,
+            Err(error) => return tools::fail(1, format!("cannot read what is sent: {error}\n")),
+        },
+    };
     if let Some(refused) = sudo(model, command.privilege, &mut stdin) {
         return refused;
     }
@@ -507,7 +559,7 @@ impl Dial for SimNetwork {
             }
             let authorized = mac.lock().authorized.clone();
             if let Some(keys) = authorized
-                && !keys.contains(&public_key(&target.key)?)
+                && !keys().contains(&public_key(&target.key)?)
             {
                 return Err(MacError::AuthRefused { user: target.user.to_string(), address });
             }

@@ -15,18 +15,17 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use applecart_api::ids::ServerId;
-use applecart_api::keys::{label, owned};
+use applecart_api::keys::label;
 use applecart_api::machine::ScalewayAppleSiliconMachineSpec;
 use applecart_api::runner_pool::{RunnerPool, RunnerPoolSpec};
 use applecart_core::pod::{PodId, VmName};
-use applecart_mac::KeyPair;
 use applecart_operator::provider::Provider;
 use applecart_operator::runner_pools::RunnerPools;
 use applecart_scaleway::CONCURRENT_CALLS;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use k8s_openapi::api::core::v1::{Pod, Secret};
-use kube::api::{ListParams, ObjectMeta, PostParams};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use secrecy::ExposeSecret;
 
@@ -72,7 +71,6 @@ pub struct World {
     settings: WorldSettings,
     sight: Sight,
     network: SimNetwork,
-    fleet_key: KeyPair,
 }
 
 /// The Mac behind a host.
@@ -95,14 +93,14 @@ impl World {
         });
         let scaleway = Scaleway::new(settings.scaleway(), settings.clock.clone());
         let network = SimNetwork::default();
-        let fleet_key = settings.fleet_key();
         let mut hosts = BTreeMap::new();
         for number in 1..=settings.hosts {
             let name = format!("{POOL_PREFIX}{number:02}");
             let id =
                 scaleway.order_host(&HostSpec { os: Some(OS.into()), ..HostSpec::named(name) });
             let host = settings.mac(&scaleway, &id);
-            host.mac.authorize(vec![fleet_key.public.clone()]);
+            let keys = scaleway.clone();
+            host.mac.authorize_by(Arc::new(move || keys.public_keys()));
             if let Some(view) = scaleway.host(&id) {
                 network.insert(&view.ip.to_string(), host.mac.clone());
             }
@@ -116,7 +114,7 @@ impl World {
             let sight = sight.clone();
             faults.set_power_cut(move |mac| sight.cut_power(mac));
         }
-        Self { settings, sight, network, fleet_key }
+        Self { settings, sight, network }
     }
 
     /// What an onlooker sees of it.
@@ -143,20 +141,9 @@ impl World {
         self.api().client(Identity::admin())
     }
 
-    /// Creates what a person would apply: the fleet's SSH key, a Cluster with a
-    /// `MachineDeployment`, and a runner pool.
+    /// Creates what a person would apply: a Cluster with a `MachineDeployment`, and a runner pool.
     pub async fn apply(&self) -> kube::Result<()> {
         let client = self.client();
-        let secrets: Api<Secret> = Api::namespaced(client.clone(), NAMESPACE);
-        let secret = Secret {
-            metadata: ObjectMeta { name: Some(owned::fleet_key(FLEET)), ..ObjectMeta::default() },
-            string_data: Some(BTreeMap::from([(
-                owned::PRIVATE_KEY.to_owned(),
-                self.fleet_key.private.expose_secret().to_owned(),
-            )])),
-            ..Secret::default()
-        };
-        secrets.create(&PostParams::default(), &secret).await?;
         let manifests = Manifests {
             namespace: NAMESPACE.to_owned(),
             cluster: "demo".to_owned(),
@@ -224,6 +211,12 @@ impl World {
         };
         let limit = crate::scaleway::limit(CONCURRENT_CALLS);
         applecart_scaleway::Client::new(service, self.scaleway().config(limit))
+    }
+
+    /// The Mac behind a host.
+    #[must_use]
+    pub fn mac(&self, id: &ServerId) -> Option<SimMac> {
+        Some(self.sight.hosts.get(id)?.mac.clone())
     }
 
     /// The name of the host that is nobody's here, if [`WorldSettings::foreign`] is set.

@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use applecart_mac::{
-    Cause, Dial, Done, FleetWide, HostConfig, KeyPair, MacError, Next, Password, Payload, PerHost,
-    Report, Step, StepError, Target, bootstrap, kcpassword, paths, pf,
+    Cause, Command, Dial, Done, FleetWide, HostConfig, KeyPair, Mac, MacError, Next, Password,
+    Payload, PerHost, Report, Step, StepError, Tailscale, Target, bootstrap, kcpassword, paths, pf,
 };
 use applecart_sim::mac::{
     AgentHealth, AgentStart, Effect, Gate, Packet, SimMac, SimNetwork, USER, Verdict, tart_bundle,
 };
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
+use proptest::prelude::*;
 use secrecy::ExposeSecret;
 use tokio::time::advance;
 
@@ -21,7 +22,8 @@ const PASSWORD: &str = "c4nary pass'w%rd";
 const TOKEN: &str = "canary-token-0123456789abcdef";
 
 fn fleet() -> FleetWide {
-    FleetWide { agent: Payload::new("agent 1"), tart: tart_bundle("2.32.1") }
+    let (agent, tart) = (Payload::new("agent 1"), tart_bundle("2.32.1"));
+    FleetWide { agent, tart, tailscale: None, node_exporter: None }
 }
 
 fn host(password: &str) -> PerHost {
@@ -36,6 +38,7 @@ fn host(password: &str) -> PerHost {
         max_pods: 2,
         kubelet_version: None,
         kubeconfig: format!("apiVersion: v1\nusers:\n- user:\n    token: {TOKEN}\n").into(),
+        tailscale_key: None,
     }
 }
 
@@ -177,6 +180,24 @@ async fn cut_off_at_any_call_in_any_way_it_converges_on_the_next_run() {
             assert_converges(&mac, &format!("call {index} {verdict:?}")).await;
             assert_nothing_leaked(&mac, &[first]);
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_command_that_outlives_its_connection_undoes_nothing_of_the_next_run() {
+    // LH18: each effect in turn comes late, from a run that wanted something else.
+    let newer = updates().pop().unwrap();
+    let effects: Vec<Effect> = converged().await.calls();
+    for effect in effects.iter().filter(|effect| effect.mutates) {
+        let (index, verdict) = (effect.index, Verdict::LostRunning);
+        let mac = SimMac::new("a", PASSWORD);
+        mac.set_gate(Arc::new(FaultAt { index, verdict }));
+        assert!(run(&mac, &desired()).await.is_err(), "{effect:?}");
+        mac.set_gate(Arc::new(applecart_sim::mac::Open));
+        assert!(run(&mac, &newer).await.unwrap().converged(), "{effect:?}");
+        advance(Duration::from_mins(2)).await;
+        let report = run(&mac, &newer).await.unwrap();
+        assert!(!report.changed(), "{effect:?}: {report:?}");
     }
 }
 
@@ -345,6 +366,164 @@ async fn every_older_firewall_file_converges_live() {
     }
 }
 
+/// What a tool prints on a Mac.
+async fn shown(mac: &SimMac, argv: &[&str]) -> String {
+    mac.connect().run(&Command::root(argv)).await.unwrap().text()
+}
+
+#[tokio::test(start_paused = true)]
+async fn tables_that_outlive_their_rules_go_in_both_scopes() {
+    // B2, seed 000
+    let mac = SimMac::new("a", PASSWORD);
+    mac.put_file("/etc/sudoers.d/m1-nopasswd", "m1 ALL=(ALL) NOPASSWD: ALL\n");
+    let tables = "table <vm_sources> persist { 192.168.64.0/22 }\n\
+                  table <blocked_dst> persist { 10.0.0.0/8 }\n";
+    mac.put_file(paths::PF_ANCHOR, tables);
+    mac.put_file("/etc/pf.old", format!("{}{tables}", pf::STOCK));
+    for load in [["-a", pf::ANCHOR, "-f", paths::PF_ANCHOR].as_slice(), &["-f", "/etc/pf.old"]] {
+        shown(&mac, &[&["pfctl"], load].concat()).await;
+    }
+    let left = "blocked_dst\nvm_sources\n";
+    assert_eq!(shown(&mac, &["pfctl", "-s", "Tables"]).await, left);
+    assert_eq!(shown(&mac, &["pfctl", "-a", pf::ANCHOR, "-s", "Tables"]).await, left);
+    assert_converges(&mac, "tables in both scopes").await;
+    assert_eq!(shown(&mac, &["pfctl", "-s", "Tables"]).await, "");
+    shown(&mac, &["pfctl", "-a", pf::ANCHOR, "-f", "/dev/null"]).await;
+    let gone = shown(&mac, &["pfctl", "-a", pf::ANCHOR, "-s", "Tables"]).await;
+    assert_eq!(gone, "", "no table of ours outlives its rules any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_meets_another_pfctl_is_tried_again() {
+    let mac = SimMac::new("a", PASSWORD);
+    mac.set_firewall_busy(3);
+    assert_converges(&mac, "busy").await;
+    let mac = SimMac::new("a", PASSWORD);
+    mac.set_firewall_busy(u32::MAX);
+    let error = run(&mac, &desired()).await.unwrap_err();
+    assert_eq!((error.step, error.next()), (Step::Firewall, Next::TryAgain));
+    assert!(error.explain().contains("Resource busy"), "{}", error.explain());
+    mac.set_firewall_busy(0);
+    assert_converges(&mac, "not busy any more").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_macos_reads_at_boot_is_told_as_pending_until_then() {
+    // B23
+    let mac = SimMac::new("a", PASSWORD);
+    let report = run(&mac, &desired()).await.unwrap();
+    assert!(report.awaits_boot().is_some_and(|what| what.contains("next boot")));
+    assert!(report.converged(), "the agent does not need it");
+    let report = run(&mac, &desired()).await.unwrap();
+    assert!(report.awaits_boot().is_some() && !report.changed());
+    mac.reboot();
+    advance(Duration::from_secs(5)).await;
+    assert_eq!(run(&mac, &desired()).await.unwrap().awaits_boot(), None);
+}
+
+/// The paths of everything that a bootstrap puts on a host.
+const PUT: [&str; 11] = [
+    "/etc/sudoers.d/m1-nopasswd",
+    paths::KCPASSWORD,
+    paths::TART,
+    paths::TART_STAMP,
+    paths::PF_ANCHOR,
+    paths::PF_CONF,
+    paths::PF_PLIST,
+    paths::KUBECONFIG,
+    paths::AGENT,
+    paths::AGENT_STAMP,
+    paths::AGENT_PLIST,
+];
+
+#[tokio::test(start_paused = true)]
+async fn a_host_of_the_system_before_us_keeps_every_file_that_is_right() {
+    // What the original leaves: no stamps, a kcpassword padded to eleven, two rules for VMs.
+    let mac = converged().await;
+    let mut older = kcpassword::encode(PASSWORD);
+    older.truncate(22);
+    mac.put_file(paths::KCPASSWORD, older);
+    mac.put_file(
+        paths::PF_ANCHOR,
+        "table <vm_sources> { 192.168.64.0/22 }\n\
+         table <blocked_dst> { 10.0.0.0/8, 172.16.0.0/12, 169.254.0.0/16 }\n\
+         block drop out quick from <vm_sources> to <blocked_dst>\n\
+         block drop out quick from <vm_sources> to 169.254.169.254\n",
+    );
+    shown(&mac, &["pfctl", "-a", pf::ANCHOR, "-f", paths::PF_ANCHOR]).await;
+    for stamp in [paths::AGENT_STAMP, paths::TART_STAMP] {
+        shown(&mac, &["rm", "-f", stamp]).await;
+    }
+    mac.set_vms(2);
+    let before: Vec<_> = PUT.iter().map(|path| (*path, mac.file(path), mac.inode(path))).collect();
+    let report = run(&mac, &desired()).await.unwrap();
+    assert_eq!(changed(&report), [Step::Firewall, Step::AgentBinary, Step::AgentJob]);
+    assert_eq!(mac.vms(), (2, true), "S24");
+    let replaced = [paths::PF_ANCHOR, paths::AGENT, paths::AGENT_STAMP];
+    for (path, file, inode) in before.into_iter().filter(|(path, ..)| !replaced.contains(path)) {
+        assert_eq!((mac.file(path), mac.inode(path)), (file, inode), "{path}");
+    }
+    assert_converges(&mac, "taken over").await;
+}
+
+/// Configurations that differ in everything that may differ.
+fn any_config() -> impl Strategy<Value = HostConfig> {
+    let fleet = ("[a-z]{1,20}", "[0-9]\\.[0-9]{1,2}\\.[0-9]").prop_map(|(agent, tart)| {
+        let (agent, tart) = (Payload::new(agent), tart_bundle(&tart));
+        FleetWide { agent, tart, ..self::fleet() }
+    });
+    let labels = prop::collection::btree_map("[a-z]{1,5}/[a-z]{1,5}", "[a-z0-9]{0,5}", 0..3);
+    let sizes = (0..16_u32, 0..40_000_u32, 0..4_u32);
+    let version = prop::option::of("v1\\.[0-9]{1,2}");
+    (fleet, "[a-z]([a-z0-9]{0,8}[a-z0-9])?", labels, sizes, version, "[a-z0-9]{20,30}").prop_map(
+        |(fleet, node_name, labels, (cpu, memory_mb, max_pods), kubelet_version, token)| {
+            let kubeconfig = format!("users:\n- user:\n    token: {token}\n").into();
+            let own = PerHost {
+                node_name,
+                labels,
+                cpu,
+                memory_mb,
+                max_pods,
+                kubelet_version,
+                kubeconfig,
+                ..host(PASSWORD)
+            };
+            HostConfig::new(fleet, own).unwrap()
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #[test]
+    fn an_update_leaves_the_very_bytes_that_a_first_bootstrap_does(
+        before in any_config(), wanted in any_config()
+    ) {
+        // P12, P33, P34
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let (fresh, updated) = (SimMac::new("a", PASSWORD), SimMac::new("a", PASSWORD));
+            run(&fresh, &wanted).await.unwrap();
+            run(&updated, &before).await.unwrap();
+            assert!(run(&updated, &wanted).await.unwrap().converged());
+            for path in PUT {
+                assert_eq!(updated.file(path), fresh.file(path), "{path}");
+            }
+            for name in ["HostName", "LocalHostName", "ComputerName"] {
+                let get = ["scutil", "--get", name];
+                assert_eq!(shown(&updated, &get).await, shown(&fresh, &get).await);
+            }
+            let program = format!("{}/Contents/MacOS/tart", paths::TART_APP);
+            assert_eq!(updated.file(&program), fresh.file(&program));
+            assert!(!run(&updated, &wanted).await.unwrap().changed());
+        });
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn vms_reach_the_internet_and_their_gateways_dns_and_nothing_private() {
     // S22, B20
@@ -398,13 +577,73 @@ async fn all_is_back_after_a_reboot_by_itself() {
     assert_is_a_node(&mac);
 }
 
+/// A host of a fleet with a tailnet and figures.
+fn in_tailnet(tags: &[&str], key: &str) -> HostConfig {
+    let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
+    let tailscale = Some(Tailscale { archive: Payload::new("tailscale 1"), tags });
+    let node_exporter = Some(Payload::new("node exporter 1"));
+    let fleet = FleetWide { tailscale, node_exporter, ..fleet() };
+    HostConfig::new(fleet, PerHost { tailscale_key: Some(key.into()), ..host(PASSWORD) }).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_joins_its_tailnet_with_its_tags_and_exports_its_figures() {
+    // P12, B7, B16
+    let mac = converged().await;
+    let wanted = in_tailnet(&["tag:ci", "tag:mac"], TOKEN);
+    let report = run(&mac, &wanted).await;
+    assert_eq!(changed(report.as_ref().unwrap()), [Step::Tailscale, Step::NodeExporter]);
+    let (name, tags) = mac.tailnet().unwrap();
+    assert_eq!((name.as_str(), tags.as_str()), ("mac-a", "tag:ci,tag:mac"));
+    assert!(mac.job_runs("dev.tuist.node-exporter"));
+    assert!(!run(&mac, &wanted).await.unwrap().changed());
+    assert_nothing_leaked(&mac, &[report]);
+    assert_eq!(mac.file("/etc/tuist/tailscale-auth-key"), None);
+    let tagged = in_tailnet(&["tag:other"], TOKEN);
+    assert_eq!(changed(&run(&mac, &tagged).await.unwrap()), [Step::Tailscale]);
+    assert_eq!(mac.tailnet().unwrap().1, "tag:other");
+    assert_eq!(changed(&run(&SimMac::new("b", PASSWORD), &tagged).await.unwrap()).len(), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_the_tailnet_refuses_fails_after_the_agent_runs_and_a_new_one_joins() {
+    // B21, B22
+    let mac = SimMac::new("a", PASSWORD);
+    mac.set_tailnet_key("tskey-auth-new");
+    let error = run(&mac, &in_tailnet(&["tag:ci"], TOKEN)).await.unwrap_err();
+    assert_eq!(error.step, Step::Tailscale);
+    assert!(error.explain().contains("invalid key"), "{}", error.explain());
+    assert!(mac.agent_pid().is_some());
+    let renewed = in_tailnet(&["tag:ci"], "tskey-auth-new");
+    assert!(run(&mac, &renewed).await.unwrap().converged());
+    assert!(!run(&mac, &in_tailnet(&["tag:ci"], TOKEN)).await.unwrap().changed(), "it is in");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_join_cut_off_at_any_call_converges_on_the_next_run() {
+    let wanted = in_tailnet(&["tag:ci"], TOKEN);
+    let reference = converged().await;
+    let before = reference.call_counts().0;
+    run(&reference, &wanted).await.unwrap();
+    for index in before..reference.call_counts().0 {
+        for verdict in [Verdict::FailBefore, Verdict::HangAfter] {
+            let mac = converged().await;
+            mac.set_gate(Arc::new(FaultAt { index, verdict }));
+            assert!(run(&mac, &wanted).await.is_err());
+            assert!(run(&mac, &wanted).await.unwrap().converged(), "call {index} {verdict:?}");
+            assert!(!run(&mac, &wanted).await.unwrap().changed(), "call {index} {verdict:?}");
+            assert!(mac.job_runs("dev.tuist.node-exporter") && mac.tailnet().is_some());
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn running_vms_survive_an_update_and_what_would_end_them_waits() {
     // S24
     let mac = converged().await;
     mac.set_vms(2);
     let tart = tart_bundle("2.33.0");
-    let newer = FleetWide { agent: Payload::new("agent 2"), tart };
+    let newer = FleetWide { agent: Payload::new("agent 2"), tart, ..fleet() };
     let newer = HostConfig::new(newer, host(PASSWORD)).unwrap();
     let report = run(&mac, &newer).await.unwrap();
     assert_eq!(postponed(&report), [Step::Tart]);

@@ -168,6 +168,11 @@ impl Macs {
 
     /// What a Mac shall be.
     pub fn desired_of(&self, host: &Server, node: &str) -> HostConfig {
+        self.desired_with(host, node, Payload::new("agent"))
+    }
+
+    /// What a Mac shall be, with this agent.
+    pub fn desired_with(&self, host: &Server, node: &str, agent: Payload) -> HostConfig {
         let archive = self.folder.path().join(format!("{node}.tar.gz"));
         let made = Command::new(env!("CARGO_BIN_EXE_applecart"))
             .args(["sim", "tart-archive", "--tart-version", "2.32.1"])
@@ -176,11 +181,13 @@ impl Macs {
         assert!(made.expect("it runs").success());
         let password = host.password.as_ref().expect("a password");
         let fleet = FleetWide {
-            agent: Payload::new("agent"),
+            agent,
             tart: TartBundle {
                 version: "2.32.1".into(),
-                archive: Payload::new(std::fs::read(archive).expect("an archive")),
+                archive: Payload::open(archive).expect("an archive"),
             },
+            tailscale: None,
+            node_exporter: None,
         };
         let host = PerHost {
             node_name: node.into(),
@@ -194,6 +201,7 @@ impl Macs {
             max_pods: 2,
             kubelet_version: None,
             kubeconfig: "kind: Config\n".into(),
+            tailscale_key: None,
         };
         HostConfig::new(fleet, host).expect("valid")
     }

@@ -57,6 +57,8 @@ pub enum Action {
     DeleteIdentity(Identity),
     /// Begin a bootstrap beside this loop.
     StartBootstrap(ServerId),
+    /// Begin the same steps beside this loop, on a Mac that was bootstrapped.
+    StartUpkeep(ServerId),
     /// End the bootstrap that runs beside this loop.
     StopBootstrap,
     /// Let no new Pod come to the Node.
@@ -118,6 +120,7 @@ impl Action {
             Self::CreateIdentity(_) => "create the Node's identity",
             Self::DeleteIdentity(_) => "delete the Node's identity",
             Self::StartBootstrap(_) => "begin the bootstrap",
+            Self::StartUpkeep(_) => "begin the upkeep",
             Self::StopBootstrap => "end the bootstrap",
             Self::Cordon { .. } => "cordon the Node",
             Self::DeleteGuest { .. } => "delete an idle Pod",

@@ -15,6 +15,8 @@ use super::observed::{
 };
 use super::reason::{PoolCounts, Reason, back_off};
 use super::status::{BOOTSTRAPPED, bootstrapped_status, failed_status, failure_detail};
+use super::upkeep;
+use crate::fleet_key::FleetKey;
 
 /// Chooses a host from the list and takes its Lease.
 pub(super) fn choose(seen: &Observed, candidates: &Candidates, limits: &Limits) -> Decision {
@@ -145,9 +147,10 @@ fn prepare(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Dec
     }
     match &seen.bootstrap {
         Bootstrap::Running { step, .. } => wait(Reason::Bootstrapping(step.clone()), limits.look),
-        Bootstrap::Succeeded(stamp) => {
+        Bootstrap::Succeeded { stamp, awaits_boot } => {
             let reason = Reason::Bootstrapped;
-            let status = bootstrapped_status(now, seen, stamp, &reason);
+            let boot = awaits_boot.as_deref();
+            let status = bootstrapped_status(now, seen, stamp, boot, &reason);
             act(Action::RecordBootstrap(Box::new(status)), reason)
         }
         Bootstrap::Failed(message) => {
@@ -158,7 +161,8 @@ fn prepare(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Dec
             act(Action::RecordBootstrap(Box::new(status)), reason)
         }
         Bootstrap::None if is_true(&seen.object.status.conditions, BOOTSTRAPPED) => {
-            check_node(seen, &expected, limits)
+            let state = check_node(seen, &expected, limits);
+            upkeep::keep(now, seen, host, limits, state, || bootstrap(now, seen, host, limits))
         }
         Bootstrap::None => bootstrap(now, seen, host, limits),
     }
@@ -177,8 +181,12 @@ fn bootstrap(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> D
     if host.address.is_none() {
         return wait(Reason::NoAddress, limits.look);
     }
-    if !seen.credentials.fleet_key {
-        return wait(Reason::SshKeyUnavailable, limits.look);
+    match &seen.credentials.fleet_key {
+        FleetKey::Ready => {}
+        FleetKey::NotLooked => return wait(Reason::Preparing, limits.look),
+        FleetKey::Waiting(why) => {
+            return wait(Reason::SshKeyUnavailable(why.clone()), limits.look);
+        }
     }
     if !seen.credentials.password {
         return if host.has_password {

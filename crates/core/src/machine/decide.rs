@@ -8,6 +8,7 @@ use super::action::Action;
 use super::observed::{Bootstrap, Bound, Observed, Pause};
 use super::reason::Reason;
 use super::status::status;
+use super::upkeep::Upkeep;
 use super::{claim, release};
 
 /// Times that an operator may tune. Each is a wait, none is a promise.
@@ -23,6 +24,10 @@ pub struct Limits {
     pub look: Duration,
     /// How often a Mac that is well is looked at.
     pub keep: Duration,
+    /// How often the steps run again on a Mac that is well.
+    pub upkeep: Duration,
+    /// How long a Node may be missing or unwell before the steps run again.
+    pub node_missing: Duration,
     /// How long idle Pods may take to go before the Mac is wiped all the same.
     pub empty: Duration,
     /// How long an agent may be silent before its Mac is not waited for any more.
@@ -37,6 +42,8 @@ impl Default for Limits {
             retry_cap: Duration::from_mins(10),
             look: Duration::from_secs(10),
             keep: Duration::from_mins(5),
+            upkeep: Duration::from_mins(15),
+            node_missing: Duration::from_mins(2),
             empty: Duration::from_mins(5),
             silent: Duration::from_mins(5),
         }
@@ -53,6 +60,8 @@ impl Limits {
             retry_cap: self.retry_cap.div_f64(speed),
             look: self.look.div_f64(speed),
             keep: self.keep.div_f64(speed),
+            upkeep: self.upkeep.div_f64(speed),
+            node_missing: self.node_missing.div_f64(speed),
             empty: self.empty.div_f64(speed),
             silent: self.silent.div_f64(speed),
         }
@@ -95,11 +104,10 @@ fn decide_living(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
             Pause::Annotation => "annotation",
         });
         // Paused is no call outside, and a bootstrap is one.
-        return match seen.bootstrap {
-            Bootstrap::None => wait(reason, limits.keep),
-            Bootstrap::Running { .. } | Bootstrap::Succeeded(_) | Bootstrap::Failed(_) => {
-                act(Action::StopBootstrap, reason)
-            }
+        return match (&seen.bootstrap, &seen.upkeep) {
+            (Bootstrap::None, Upkeep::Idle(_)) => wait(reason, limits.keep),
+            (Bootstrap::Running { .. } | Bootstrap::Succeeded { .. } | Bootstrap::Failed(_), _)
+            | (_, Upkeep::Running | Upkeep::Ended(_)) => act(Action::StopBootstrap, reason),
         };
     }
     if !object.finalizer {

@@ -6,7 +6,9 @@ use applecart_api::name_class::{Marker, NameClass};
 use applecart_api::os_pin::OsPin;
 use jiff::Timestamp;
 
+use super::upkeep::Upkeep;
 use crate::Trouble;
+use crate::fleet_key::FleetKey;
 
 /// Everything that one decision may depend on.
 #[derive(Clone, Debug)]
@@ -29,6 +31,8 @@ pub struct Observed {
     pub guests: Vec<Guest>,
     /// The bootstrap that runs beside this loop.
     pub bootstrap: Bootstrap,
+    /// The same steps, on a Mac that was bootstrapped.
+    pub upkeep: Upkeep,
     /// The last effect that failed, if that was the last thing that happened.
     pub trouble: Option<Trouble>,
 }
@@ -238,10 +242,10 @@ pub struct Image {
 }
 
 /// What a bootstrap needs besides the host.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Credentials {
-    /// The fleet's SSH key is there.
-    pub fleet_key: bool,
+    /// The fleet's SSH key, stored and registered.
+    pub fleet_key: FleetKey,
     /// The host's password is stored for us.
     pub password: bool,
     /// The token of the Node's identity is filled in.
@@ -297,8 +301,13 @@ pub enum Bootstrap {
         /// When that step began.
         since: Timestamp,
     },
-    /// It ended well; what it applied has this fingerprint.
-    Succeeded(String),
+    /// It ended well.
+    Succeeded {
+        /// Fingerprint of what it applied.
+        stamp: String,
+        /// What counts from the next boot on, if anything.
+        awaits_boot: Option<String>,
+    },
     /// It failed, and said this.
     Failed(String),
 }

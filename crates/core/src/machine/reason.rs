@@ -36,8 +36,8 @@ pub enum Reason {
     NoAddress,
     /// Scaleway did not tell a usable password.
     MissingSudoPassword,
-    /// The fleet has no SSH key.
-    SshKeyUnavailable,
+    /// The fleet's SSH key cannot be used yet; why.
+    SshKeyUnavailable(String),
     /// What the bootstrap needs is being prepared.
     Preparing,
     /// Kubernetes has not filled in the agent's token yet.
@@ -139,7 +139,7 @@ impl Reason {
             Self::HostChanging(_) => "HostNotReady",
             Self::NoAddress => "NoAddress",
             Self::MissingSudoPassword => "MissingSudoPassword",
-            Self::SshKeyUnavailable => "SSHKeyUnavailable",
+            Self::SshKeyUnavailable(_) => "SSHKeyUnavailable",
             Self::Preparing => "Preparing",
             Self::WaitingForToken => "NodeIdentityUnavailable",
             Self::Bootstrapping(_) => "Bootstrapping",
@@ -174,7 +174,7 @@ impl Reason {
                 | Self::NotOurs(_)
                 | Self::HostGone
                 | Self::MissingSudoPassword
-                | Self::SshKeyUnavailable
+                | Self::SshKeyUnavailable(_)
                 | Self::BootstrapFailed { .. }
                 | Self::NodeMissing
                 | Self::NodeNotReady
@@ -212,7 +212,7 @@ impl fmt::Display for Reason {
                     "Scaleway tells no password for its host: reinstall or prepare it by hand"
                 )
             }
-            Self::SshKeyUnavailable => write!(f, "the fleet's SSH key Secret is missing"),
+            Self::SshKeyUnavailable(why) => write!(f, "waiting for the fleet's SSH key: {why}"),
             Self::Preparing => write!(f, "preparing the bootstrap"),
             Self::WaitingForToken => write!(f, "waiting for the agent's token"),
             Self::Bootstrapping(None) => write!(f, "bootstrap begins"),

@@ -13,6 +13,7 @@ use super::observed::{
     Node, Observed, Release,
 };
 use super::reason::Reason;
+use super::upkeep::Upkeep;
 
 /// What to do about an object that names no pool.
 const NO_POOL: &str = "no pool: set spec.adoptPoolPrefix or --default-adopt-pool-prefix";
@@ -30,7 +31,7 @@ pub(super) fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decisi
     if object.paused.is_some() && nameless {
         return act(Action::RemoveFinalizer, Reason::Detached);
     }
-    if seen.bootstrap != Bootstrap::None {
+    if seen.bootstrap != Bootstrap::None || !matches!(seen.upkeep, Upkeep::Idle(_)) {
         return act(Action::StopBootstrap, Reason::Releasing);
     }
     if let Some(held) = held_up(now, seen) {

@@ -17,6 +17,8 @@ pub(super) const BOOTSTRAPPED: &str = "Bootstrapped";
 const PROVISIONED: &str = "Provisioned";
 const READY: &str = "Ready";
 const PAUSED: &str = "Paused";
+/// The condition that says whether a Mac that was bootstrapped is still all that it shall be.
+const UP_TO_DATE: &str = "UpToDate";
 
 /// The status that goes with this turn.
 ///
@@ -42,7 +44,7 @@ pub fn status(
         }
         Bootstrap::Running { step: None, .. }
         | Bootstrap::None
-        | Bootstrap::Succeeded(_)
+        | Bootstrap::Succeeded { .. }
         | Bootstrap::Failed(_) => None,
     };
     status.node_name = seen.node.as_ref().map(|_| seen.object.name.clone());
@@ -102,19 +104,59 @@ pub(super) fn bootstrapped_status(
     now: Timestamp,
     seen: &Observed,
     stamp: &str,
+    awaits_boot: Option<&str>,
     reason: &Reason,
 ) -> ScalewayAppleSiliconMachineStatus {
-    let mut status = base(now, seen, reason);
-    status.tart_kubelet_binary_sha = Some(stamp.to_owned());
+    let told = UpToDate::Yes { stamp, awaits_boot };
+    let mut status = upkeep_status(now, seen, &told, reason);
     status.bootstrap_attempts = None;
     status.bootstrap_reboot_issued = None;
-    status.next_attempt_at = None;
     let says = Says {
         type_: BOOTSTRAPPED,
         status: "True",
         reason: "Bootstrapped",
         message: String::new(),
     };
+    set(&mut status.conditions, says, seen.object.generation, now);
+    status
+}
+
+/// What upkeep has to tell.
+pub(super) enum UpToDate<'a> {
+    /// All is as it shall be; what counts from the next boot on, if anything.
+    Yes { stamp: &'a str, awaits_boot: Option<&'a str> },
+    /// Something waits until no VM runs.
+    Postponed(&'a str),
+    /// It failed: the next try is due then.
+    Failed { message: &'a str, attempts: i32, due: Timestamp },
+    /// What it needs is not there.
+    Missing(&'a Reason),
+}
+
+/// The status after the steps ran again, or could not: whether the Mac is Ready is another matter.
+pub(super) fn upkeep_status(
+    now: Timestamp,
+    seen: &Observed,
+    told: &UpToDate<'_>,
+    reason: &Reason,
+) -> ScalewayAppleSiliconMachineStatus {
+    let mut status = base(now, seen, reason);
+    let (attempts, due) = match told {
+        UpToDate::Failed { attempts, due, .. } => (Some(*attempts), Some(*due)),
+        UpToDate::Yes { .. } | UpToDate::Postponed(_) | UpToDate::Missing(_) => (None, None),
+    };
+    status.tart_kubelet_update_attempts = attempts;
+    status.next_attempt_at = due;
+    let (holds, word, message) = match told {
+        UpToDate::Yes { stamp, awaits_boot } => {
+            status.tart_kubelet_binary_sha = Some((*stamp).to_owned());
+            ("True", "UpToDate", awaits_boot.unwrap_or_default().to_owned())
+        }
+        UpToDate::Postponed(what) => ("False", "Postponed", (*what).to_owned()),
+        UpToDate::Failed { message, .. } => ("False", "AgentRollFailed", (*message).to_owned()),
+        UpToDate::Missing(what) => ("False", what.word(), what.to_string()),
+    };
+    let says = Says { type_: UP_TO_DATE, status: holds, reason: word, message };
     set(&mut status.conditions, says, seen.object.generation, now);
     status
 }

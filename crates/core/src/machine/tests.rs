@@ -11,6 +11,9 @@ use jiff::Timestamp;
 
 use super::*;
 use crate::Trouble;
+use crate::fleet_key::FleetKey;
+
+mod upkeep;
 
 const SERVER: &str = "5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e";
 const NAME: &str = "fleet-x7k2p";
@@ -95,6 +98,7 @@ fn fresh() -> Observed {
         node: None,
         guests: vec![],
         bootstrap: Bootstrap::None,
+        upkeep: Upkeep::Idle(Some(Looked { at: now(), generation: Some(1) })),
         trouble: None,
     }
 }
@@ -111,7 +115,7 @@ fn prepared() -> Observed {
     let mut seen = bound(NAME, ours());
     seen.object.provider_id =
         Some(format!("scw-applesilicon://fr-par-1/{SERVER}").parse().unwrap());
-    seen.credentials = Credentials { fleet_key: true, password: true, token: true };
+    seen.credentials = Credentials { fleet_key: FleetKey::Ready, password: true, token: true };
     seen.identity = Identity::ALL.to_vec();
     seen
 }
@@ -326,9 +330,9 @@ fn bootstrap_rows() -> Vec<Row> {
         ("no address", with_host(prepared(), |h| h.address = None), None, Reason::NoAddress),
         (
             "no fleet key",
-            with(prepared(), |s| s.credentials.fleet_key = false),
+            with(prepared(), |s| s.credentials.fleet_key = FleetKey::Waiting("why".into())),
             None,
-            Reason::SshKeyUnavailable,
+            Reason::SshKeyUnavailable("why".into()),
         ),
         (
             "password not stored",
@@ -673,7 +677,7 @@ fn a_failed_bootstrap_is_retried_when_its_time_has_come_and_not_a_second_before(
 #[test]
 fn a_bootstrap_that_ended_well_is_recorded_with_its_stamp() {
     let seen = with(prepared(), |seen| {
-        seen.bootstrap = Bootstrap::Succeeded("abc".into());
+        seen.bootstrap = Bootstrap::Succeeded { stamp: "abc".into(), awaits_boot: None };
         seen.object.status.bootstrap_attempts = Some(2);
     });
     let Some(Action::RecordBootstrap(told)) = decide(now(), &seen, &Limits::default()).action

@@ -1,5 +1,7 @@
 //! SSH keys as text. No I/O.
 
+use rand::TryRngCore;
+use rand::rngs::OsRng;
 use russh::keys::ssh_key::LineEnding;
 use russh::keys::ssh_key::private::{Ed25519Keypair, KeypairData};
 use russh::keys::{PrivateKey, decode_secret_key};
@@ -17,6 +19,13 @@ pub struct KeyPair {
 }
 
 impl KeyPair {
+    /// A new key, that nobody else has.
+    pub fn generate(comment: &str) -> Result<Self, MacError> {
+        let mut seed = [0; 32];
+        OsRng.try_fill_bytes(&mut seed).expect("the system has randomness");
+        Self::from_seed(seed, comment)
+    }
+
     /// The key of a seed. Whoever has the seed has the key: it must come from the system's own
     /// randomness, or from a simulation.
     pub fn from_seed(seed: [u8; 32], comment: &str) -> Result<Self, MacError> {
@@ -54,6 +63,12 @@ mod tests {
         assert_eq!(public_key(&pair.private).unwrap(), pair.public);
         assert_eq!(pair.public.split(' ').count(), 2, "{}", pair.public);
         assert!(!format!("{pair:?}").contains("OPENSSH"));
+    }
+
+    #[test]
+    fn no_two_new_keys_are_the_same() {
+        let pair = || KeyPair::generate("a fleet").unwrap().public;
+        assert_ne!(pair(), pair());
     }
 
     #[test]

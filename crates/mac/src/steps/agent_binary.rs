@@ -30,10 +30,7 @@ pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
 pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
     let payload = &host.desired.fleet().agent;
     let staged = paths::AGENT_STAGED;
-    host.write(staged, payload.bytes().clone(), Owner::root(), 0o755).await?;
-    if checksum(host, staged).await?.as_deref() != Some(payload.sha256()) {
-        return Err(Cause::NotVerified("the agent's binary arrived damaged"));
-    }
+    host.receive(staged, payload, 0o755).await?;
     let sign = ["codesign", "--force", "--sign", "-", staged];
     host.run(Command::root(&sign).timeout(SIGN_TIMEOUT)).await?;
     let verify = ["codesign", "--verify", staged];

@@ -5,7 +5,7 @@ use std::time::Duration;
 use applecart_api::keys::AGENT_JOB;
 use tokio::time::{Instant, sleep};
 
-use super::{Applied, Cause, Host, State, paths, pending, scripts};
+use super::{Applied, Cause, Host, State, launchd, paths, pending, scripts};
 use crate::{Command, Owner, Privilege};
 
 /// What is pending: the process must be replaced, or the job's definition as well.
@@ -18,12 +18,6 @@ const APPEARS_WITHIN: Duration = Duration::from_secs(20);
 /// How long it must stay: a crash loop shows another PID after that.
 const SETTLES_AFTER: Duration = Duration::from_secs(5);
 
-/// Time between two looks.
-const POLL_EVERY: Duration = Duration::from_secs(1);
-
-/// How often launchd is asked to take a job: it refuses while the old one is still leaving.
-const BOOTSTRAP_TRIES: usize = 5;
-
 pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
     if !has_folders(host).await? {
         return Ok(State::Differs("the agent's folders are missing or not its own"));
@@ -34,7 +28,7 @@ pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
     if pending::read(host, paths::AGENT_PENDING).await?.is_some() {
         return Ok(State::Differs("the agent was not restarted after a change"));
     }
-    if pid(host).await?.is_none() {
+    if launchd::pid(host, AGENT_JOB).await?.is_none() {
         return Ok(State::Differs("the agent does not run"));
     }
     Ok(State::Converged)
@@ -51,17 +45,17 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
         let plist = host.desired.agent_plist();
         host.write(paths::AGENT_PLIST, plist, Owner::root(), 0o644).await?;
     }
-    let before = pid(host).await?;
+    let before = launchd::pid(host, AGENT_JOB).await?;
     // launchd keeps the definition that it loaded: only an unchanged one is restarted in place.
     let pending = pending::read(host, paths::AGENT_PENDING).await?;
     let in_place = before.is_some() && pending.is_none_or(|what| what == RESTART);
     if in_place {
-        kick(host).await?;
+        launchd::kick(host, AGENT_JOB).await?;
     } else {
-        reload(host).await?;
+        launchd::reload(host, AGENT_JOB, paths::AGENT_PLIST).await?;
     }
     if !is_new_and_stays(host, before).await? {
-        kick(host).await?;
+        launchd::kick(host, AGENT_JOB).await?;
         if !is_new_and_stays(host, before).await? {
             return Err(Cause::NotVerified("the agent does not stay up: see its log on the host"));
         }
@@ -95,66 +89,17 @@ async fn has_definition(host: &Host<'_>) -> Result<bool, Cause> {
     host.is_file(paths::AGENT_PLIST, plist.as_bytes(), &Owner::root(), 0o644).await
 }
 
-async fn kick(host: &Host<'_>) -> Result<(), Cause> {
-    // Its status says little; the new process says all.
-    host.ask(launchctl(&["kickstart", "-k", &target()])).await?;
-    Ok(())
-}
-
-/// Takes the job out and puts it in again, with its definition as it is on disk now.
-async fn reload(host: &Host<'_>) -> Result<(), Cause> {
-    host.ask(launchctl(&["bootout", &target()])).await?;
-    let deadline = Instant::now() + APPEARS_WITHIN;
-    while is_known(host).await? && Instant::now() < deadline {
-        sleep(POLL_EVERY).await;
-    }
-    host.ask(launchctl(&["enable", &target()])).await?;
-    let bootstrap = launchctl(&["bootstrap", "system", paths::AGENT_PLIST]);
-    let mut output = host.ask(bootstrap.clone()).await?;
-    for _ in 1..BOOTSTRAP_TRIES {
-        if output.success() {
-            return Ok(());
-        }
-        sleep(POLL_EVERY).await;
-        output = host.ask(bootstrap.clone()).await?;
-    }
-    if output.success() { Ok(()) } else { Err(super::failed(&bootstrap, &output)) }
-}
-
-async fn is_known(host: &Host<'_>) -> Result<bool, Cause> {
-    Ok(host.ask(launchctl(&["print", &target()])).await?.success())
-}
-
 async fn is_new_and_stays(host: &Host<'_>, before: Option<u32>) -> Result<bool, Cause> {
     let deadline = Instant::now() + APPEARS_WITHIN;
     loop {
-        let now = pid(host).await?;
+        let now = launchd::pid(host, AGENT_JOB).await?;
         if now.is_some() && now != before {
             sleep(SETTLES_AFTER).await;
-            return Ok(pid(host).await? == now);
+            return Ok(launchd::pid(host, AGENT_JOB).await? == now);
         }
         if Instant::now() >= deadline {
             return Ok(false);
         }
-        sleep(POLL_EVERY).await;
+        sleep(launchd::POLL_EVERY).await;
     }
-}
-
-async fn pid(host: &Host<'_>) -> Result<Option<u32>, Cause> {
-    let output = host.ask(launchctl(&["print", &target()])).await?;
-    if !output.success() {
-        return Ok(None);
-    }
-    let text = output.text();
-    let line = text.lines().find_map(|line| line.trim().strip_prefix("pid = "));
-    Ok(line.and_then(|pid| pid.parse().ok()))
-}
-
-fn target() -> String {
-    format!("system/{AGENT_JOB}")
-}
-
-fn launchctl(arguments: &[&str]) -> Command {
-    let argv: Vec<&str> = ["launchctl"].into_iter().chain(arguments.iter().copied()).collect();
-    Command::root(&argv)
 }

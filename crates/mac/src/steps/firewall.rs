@@ -1,13 +1,16 @@
 //! What VMs may not reach: rules in an anchor of ours, attached to the main ruleset, live.
 
-use super::{Applied, Cause, Host, State, paths};
-use crate::{Command, Owner, pf, plist};
+use std::time::Duration;
+
+use super::{Applied, Cause, Host, State, paths, scripts};
+use crate::{Command, Owner, Privilege, pf, plist};
+
+/// Two loads, each of which may meet another pfctl a few times.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(90);
 
 pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
-    for (path, content) in files(host).await? {
-        if !host.is_file(path, content.as_bytes(), &Owner::root(), 0o644).await? {
-            return Ok(State::Differs("a firewall file is not as it should be"));
-        }
+    if !differing(host).await?.is_empty() {
+        return Ok(State::Differs("a firewall file is not as it should be"));
     }
     if !is_attached(host).await? {
         return Ok(State::Differs("the live main ruleset does not use the VM rules"));
@@ -25,26 +28,17 @@ pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
 }
 
 pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
-    for (path, content) in files(host).await? {
-        if !host.is_file(path, content.as_bytes(), &Owner::root(), 0o644).await? {
-            host.write(path, content, Owner::root(), 0o644).await?;
-        }
+    for (path, content) in differing(host).await? {
+        host.write(path, content, Owner::root(), 0o644).await?;
     }
-    // Parsing does not prove that a load will succeed; it finds errors before anything changes.
-    host.run(pfctl(&["-n", "-f", paths::PF_CONF])).await?;
-    if is_attached(host).await? {
-        if !is_loaded(host).await? {
-            host.run(pfctl(&["-a", pf::ANCHOR, "-f", paths::PF_ANCHOR])).await?;
-        }
-    } else if host.runs_vms().await? {
+    if !is_attached(host).await? {
         // Loading the main ruleset drops the address translation that macOS added for VMs.
-        return Ok(Applied::Postponed("loading the main ruleset would cut running VMs off"));
-    } else {
-        host.run(pfctl(&["-f", paths::PF_CONF])).await?;
-    }
-    // Older versions had tables of ours there, which outlive their rules.
-    for table in stale_tables(host).await? {
-        host.run(pfctl(&["-t", table, "-T", "kill"])).await?;
+        if host.runs_vms().await? {
+            return Ok(Applied::Postponed("loading the main ruleset would cut running VMs off"));
+        }
+        load(host, "main").await?;
+    } else if !is_loaded(host).await? || !stale_tables(host).await?.is_empty() {
+        load(host, "anchor").await?;
     }
     // Every -E takes a reference that nobody returns: only when it is needed.
     if !is_enabled(host).await? {
@@ -53,15 +47,29 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
     Ok(Applied::Done)
 }
 
-/// Every file of the step as it shall be.
-async fn files(host: &Host<'_>) -> Result<[(&'static str, String); 3], Cause> {
+async fn load(host: &Host<'_>, what: &str) -> Result<(), Cause> {
+    let load = Command::script(scripts::LOAD_FIREWALL, &[what], Privilege::Root);
+    host.run(load.timeout(LOAD_TIMEOUT)).await?;
+    Ok(())
+}
+
+/// Every file that is not as it shall be, in the order in which they may be written.
+async fn differing(host: &Host<'_>) -> Result<Vec<(&'static str, String)>, Cause> {
+    let owner = Owner::root();
     let existing = host.read(paths::PF_CONF).await?.unwrap_or_default();
     let main = pf::with_block(&String::from_utf8_lossy(&existing));
-    Ok([
-        (paths::PF_ANCHOR, pf::ANCHOR_RULES.to_owned()),
-        (paths::PF_CONF, main),
-        (paths::PF_PLIST, plist::firewall()),
-    ])
+    let mut differing = Vec::new();
+    if !host.is_file(paths::PF_ANCHOR, pf::ANCHOR_RULES.as_bytes(), &owner, 0o644).await? {
+        differing.push((paths::PF_ANCHOR, pf::ANCHOR_RULES.to_owned()));
+    }
+    if existing != main || !host.has_attributes(paths::PF_CONF, &owner, 0o644).await? {
+        differing.push((paths::PF_CONF, main));
+    }
+    let job = plist::firewall();
+    if !host.is_file(paths::PF_PLIST, job.as_bytes(), &owner, 0o644).await? {
+        differing.push((paths::PF_PLIST, job));
+    }
+    Ok(differing)
 }
 
 async fn is_attached(host: &Host<'_>) -> Result<bool, Cause> {

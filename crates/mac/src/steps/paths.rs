@@ -28,12 +28,35 @@ pub const TART_APP: &str = "/usr/local/lib/tart.app";
 pub const TART_STAMP: &str = "/usr/local/lib/tart.app.sha256";
 /// Tart as a command.
 pub const TART: &str = "/usr/local/bin/tart";
+/// Tailscale as a command.
+pub const TAILSCALE: &str = "/usr/local/bin/tailscale";
+/// Tailscale's daemon.
+pub const TAILSCALED: &str = "/usr/local/bin/tailscaled";
+/// Where the daemon answers.
+pub const TAILSCALE_SOCKET: &str = "/var/run/tailscaled.socket";
+/// What the daemon knows of its tailnet.
+pub const TAILSCALE_STATE: &str = "/var/lib/tailscale/tailscaled.state";
+/// The daemon's launchd job.
+pub const TAILSCALE_PLIST: &str = "/Library/LaunchDaemons/com.tailscale.tailscaled.plist";
+/// Which archive Tailscale was unpacked from, and the tags that the host joined with.
+pub const TAILSCALE_STAMP: &str = "/etc/tart-kubelet/tailscale.sha256";
+/// The node exporter.
+pub const NODE_EXPORTER: &str = "/usr/local/bin/node_exporter";
+/// What starts it on the right address.
+pub const NODE_EXPORTER_WRAPPER: &str = "/usr/local/bin/tuist-node-exporter-wrapper";
+/// Its launchd job.
+pub const NODE_EXPORTER_PLIST: &str = "/Library/LaunchDaemons/dev.tuist.node-exporter.plist";
+/// Which payload it was installed from.
+pub const NODE_EXPORTER_STAMP: &str = "/etc/tart-kubelet/node-exporter.sha256";
 /// Our firewall rules.
 pub const PF_ANCHOR: &str = "/etc/pf.anchors/tuist.runners";
 /// The main ruleset.
 pub const PF_CONF: &str = "/etc/pf.conf";
 /// The job that loads and enables the firewall at boot.
 pub const PF_PLIST: &str = "/Library/LaunchDaemons/dev.tuist.pfctl-runners.plist";
+/// Present from before a setting changes that macOS reads at boot until the next boot: macOS
+/// empties this folder then.
+pub const BOOT_PENDING: &str = "/private/tmp/applecart-boot-pending";
 /// How often each password was tried since boot; macOS empties this folder when it starts.
 pub const PASSWORD_TRIES: &str = "/private/tmp/applecart-password-tries";
 

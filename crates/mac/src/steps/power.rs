@@ -2,7 +2,7 @@
 //! lock, no automatic log-out, no update that restarts it. Without a session no VM starts. And what
 //! VMs need of the host: addresses that are given back soon, and a way to them.
 
-use super::{Applied, Cause, Host, State, scripts};
+use super::{Applied, Cause, Host, State, paths, pending, scripts};
 use crate::{Command, Privilege};
 
 /// Energy settings that must be 0, in minutes until something goes to sleep.
@@ -104,6 +104,9 @@ pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
             "a setting would end the session, or leave VMs without addresses",
         ));
     }
+    if pending::read(host, paths::BOOT_PENDING).await?.is_some() {
+        return Ok(State::AwaitsBoot("programs may use the local network after the next boot"));
+    }
     Ok(State::Converged)
 }
 
@@ -113,7 +116,11 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
         let argv: Vec<&str> = ["pmset", "-a"].into_iter().chain(settings).collect();
         host.run(Command::root(&argv)).await?;
     }
-    for preference in differing(host).await? {
+    let differing = differing(host).await?;
+    if differing.iter().any(|preference| preference.domain == LOCAL_NETWORK) {
+        pending::mark(host, paths::BOOT_PENDING, "boot").await?;
+    }
+    for preference in differing {
         let write = [&["write", preference.domain, preference.key], preference.value].concat();
         host.run(match preference.whose {
             Whose::Host => Command::root(&[&["defaults"], &write[..]].concat()),

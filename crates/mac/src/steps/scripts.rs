@@ -14,31 +14,38 @@ pub const STATUS_TRIES_USED_UP: i32 = 75;
 /// What is on the command line of the shell that runs each of our commands on a host.
 pub const COMMAND_MARK: &str = "applecart-command";
 
-/// Ends the process group `$1` and all in it: politely, then not.
-pub const END_GROUP: Script = Script {
-    name: "end a command",
-    text: r#"end() {
+/// A shell function that sends signal `$1` to process group `$2`.
+macro_rules! end_group {
+    () => {
+        r#"end() {
   # Without the dashes, some versions of kill read -1234 as -1: every process there is.
   if [ "$2" -le 1 ]; then return 1; fi
   sudo -n kill -s "$1" -- "-$2" 2>/dev/null || kill -s "$1" -- "-$2" 2>/dev/null
 }
-end TERM "$1" || exit 0
+"#
+    };
+}
+
+/// Ends the process group `$1` and all in it: politely, then not.
+pub const END_GROUP: Script = Script {
+    name: "end a command",
+    text: concat!(
+        end_group!(),
+        r#"end TERM "$1" || exit 0
 sleep 1
 end KILL "$1"
 exit 0
-"#,
+"#
+    ),
 };
 
 /// Ends commands of earlier runs whose connection was lost, so that no two runs work at once. Its
 /// own shell is its parent.
 pub const END_LEFTOVERS: Script = Script {
     name: "end what earlier runs left",
-    text: r#"end() {
-  # Without the dashes, some versions of kill read -1234 as -1: every process there is.
-  if [ "$2" -le 1 ]; then return 1; fi
-  sudo -n kill -s "$1" -- "-$2" 2>/dev/null || kill -s "$1" -- "-$2" 2>/dev/null
-}
-found=
+    text: concat!(
+        end_group!(),
+        r#"found=
 for shell in $(pgrep -f '[a]pplecart-command'); do
   if [ "$shell" != "$PPID" ] && end TERM "$shell"; then found="$found $shell"; fi
 done
@@ -46,7 +53,8 @@ if [ -z "$found" ]; then exit 0; fi
 sleep 1
 for shell in $found; do end KILL "$shell"; done
 exit 0
-"#,
+"#
+    ),
 };
 
 /// Prints preferences, one a line and without blanks; an empty line for one that is not there. `$1`
@@ -99,6 +107,56 @@ mv -f "$staged" "/etc/sudoers.d/$1-nopasswd"
 "#,
 };
 
+/// Puts stdin, of checksum `$2`, in place as file `$1` of root, with mode `$3`.
+pub const RECEIVE: Script = Script {
+    name: "receive a file",
+    text: r#"set -eu
+umask 022
+mkdir -p "$(dirname "$1")"
+umask 077
+staged=$(mktemp "$1.XXXXXX")
+trap 'rm -f "$staged"' EXIT
+cat >"$staged"
+if ! printf '%s  %s\n' "$2" "$staged" | shasum -a 256 -c - >/dev/null 2>&1; then
+  echo "it arrived damaged" >&2
+  exit 1
+fi
+chown root:wheel "$staged"
+chmod "$3" "$staged"
+mv -f "$staged" "$1"
+"#,
+};
+
+/// Loads the firewall's rules: the anchor alone, or (`$1` is `main`) the main ruleset with it.
+///
+/// What older versions left in the anchor, and tables of ours in either scope, go first. All of it
+/// is parsed before anything is touched. Another pfctl at the same moment makes a load fail as
+/// busy.
+pub const LOAD_FIREWALL: Script = Script {
+    name: "load the firewall",
+    text: r#"set -eu
+anchor=tuist.runners
+rules=/etc/pf.anchors/tuist.runners
+load() {
+  for wait in 1 2 4; do
+    if pfctl "$@"; then return 0; fi
+    sleep "$wait"
+  done
+  pfctl "$@"
+}
+pfctl -n -f /etc/pf.conf
+load -a "$anchor" -f /dev/null
+for table in vm_sources blocked_dst; do
+  pfctl -t "$table" -T kill
+  pfctl -a "$anchor" -t "$table" -T kill
+done
+case $1 in
+  anchor) load -a "$anchor" -f "$rules" ;;
+  main) load -f /etc/pf.conf ;;
+esac
+"#,
+};
+
 /// Unpacks the Tart archive on stdin, of checksum `$1`, and swaps it in unless a VM runs.
 pub const UNPACK_TART: Script = Script {
     name: "unpack Tart",
@@ -115,6 +173,54 @@ chmod 0755 "$staged/tart.app"
 if pgrep -f 'MacOS/[t]art run|[V]irtualization.VirtualMachine' >/dev/null; then exit 75; fi
 if [ -e /usr/local/lib/tart.app ]; then mv /usr/local/lib/tart.app "$staged/old"; fi
 mv "$staged/tart.app" /usr/local/lib/tart.app
+"#,
+};
+
+/// Unpacks the Tailscale archive on stdin, of checksum `$1`: `tailscale` and `tailscaled`, wherever
+/// in it they are.
+pub const UNPACK_TAILSCALE: Script = Script {
+    name: "unpack Tailscale",
+    text: r#"set -eu
+mkdir -p /usr/local/bin /var/lib/tailscale
+staged=$(mktemp -d /usr/local/bin/.tailscale.XXXXXX)
+trap 'rm -rf "$staged"' EXIT
+cat >"$staged/archive"
+printf '%s  %s\n' "$1" "$staged/archive" | shasum -a 256 -c - >/dev/null
+tar -xzf "$staged/archive" -C "$staged"
+for name in tailscale tailscaled; do
+  found=$(find "$staged" -type f -name "$name" | head -n 1)
+  test -n "$found"
+  chown root:wheel "$found"
+  chmod 0755 "$found"
+  mv -f "$found" "/usr/local/bin/$name"
+done
+"#,
+};
+
+/// Joins the tailnet as host `$1` with tags `$2`, by the key on stdin; ends once there is an
+/// address.
+pub const JOIN_TAILNET: Script = Script {
+    name: "join the tailnet",
+    text: r#"set -eu
+umask 077
+mkdir -p /etc/tuist
+key=/etc/tuist/tailscale-auth-key
+socket=/var/run/tailscaled.socket
+trap 'rm -f "$key"' EXIT
+cat >"$key"
+wait_for() {
+  for try in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30; do
+    if "$@" >/dev/null 2>&1; then return 0; fi
+    sleep 1
+  done
+  echo "waited in vain for: $*" >&2
+  tail -n 5 /var/log/tailscaled.log >&2
+  return 1
+}
+wait_for test -S "$socket"
+/usr/local/bin/tailscale --socket="$socket" up --auth-key="file:$key" --reset --ssh=false \
+  --hostname="$1" --timeout=60s ${2:+"--advertise-tags=$2"}
+wait_for /usr/local/bin/tailscale --socket="$socket" ip -4
 "#,
 };
 
@@ -139,8 +245,10 @@ mod tests {
 
     #[test]
     fn every_script_is_text_that_a_posix_shell_accepts() {
-        let all = [COUNT_TRY, INSTALL_SUDOERS, UNPACK_TART, AGENT_FOLDERS, END_GROUP];
-        for script in all.into_iter().chain(LOOKS) {
+        let installs = [INSTALL_SUDOERS, RECEIVE, UNPACK_TART, LOAD_FIREWALL, AGENT_FOLDERS];
+        let others = [COUNT_TRY, END_GROUP, UNPACK_TAILSCALE, JOIN_TAILNET];
+        let all = installs.into_iter().chain(others);
+        for script in all.chain(LOOKS) {
             let output =
                 std::process::Command::new("/bin/sh").args(["-n", "-c", script.text]).output();
             assert!(output.unwrap().status.success(), "{script:?}");
@@ -156,6 +264,14 @@ mod tests {
         assert!(
             UNPACK_TART.text.contains(paths::TART_APP) && UNPACK_TART.text.contains(VM_PATTERN)
         );
+        for word in [crate::pf::ANCHOR, paths::PF_ANCHOR, paths::PF_CONF] {
+            assert!(LOAD_FIREWALL.text.contains(word), "{word}");
+        }
+        let tables: Vec<&str> = crate::pf::TABLES.iter().map(|(name, _)| *name).collect();
+        assert!(LOAD_FIREWALL.text.contains(&format!("in {}; do", tables.join(" "))));
+        for path in [paths::TAILSCALE, paths::TAILSCALE_SOCKET] {
+            assert!(JOIN_TAILNET.text.contains(path), "{path}");
+        }
         for path in [paths::AGENT_LOG, paths::VM_LOGS, paths::VM_USER_DATA] {
             assert!(AGENT_FOLDERS.text.contains(path));
         }

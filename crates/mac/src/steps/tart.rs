@@ -31,7 +31,7 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
             return Ok(Applied::Postponed("Tart is not replaced under running VMs"));
         }
         let unpack = Command::script(scripts::UNPACK_TART, &[archive.sha256()], Privilege::Root);
-        let unpack = unpack.stdin(archive.bytes().clone()).timeout(UNPACK_TIMEOUT);
+        let unpack = unpack.payload(archive).timeout(UNPACK_TIMEOUT);
         let output = host.ask(unpack.clone()).await?;
         match output.status {
             0 => {}

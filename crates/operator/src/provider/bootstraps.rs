@@ -1,4 +1,5 @@
-//! Bootstraps, beside the loop: one slow host delays nobody, and no deletion waits for one.
+//! Bootstraps and upkeep, beside the loop: one slow host delays nobody, and no deletion waits for
+//! one.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -8,17 +9,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use applecart_api::clock::Clock;
 use applecart_api::ids::CrUid;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
-use applecart_core::machine::{Bootstrap, Host};
+use applecart_core::machine::{Bootstrap, Host, Looked, Upkeep, Upkept};
 use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt};
+use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 /// Which object a bootstrap belongs to.
 pub type Key = ObjectRef<ScalewayAppleSiliconMachine>;
-/// A bootstrap: ends with the fingerprint of what it applied, or with what it has to say.
-pub type Work = Pin<Box<dyn Future<Output = Result<String, String>> + Send>>;
+/// A bootstrap: how the steps ended.
+pub type Work = Pin<Box<dyn Future<Output = Upkept> + Send>>;
+
+/// Which object a run is for, and why.
+#[derive(Clone)]
+pub struct Order {
+    /// The object's UID.
+    pub uid: CrUid,
+    /// The object.
+    pub key: Key,
+    /// The generation of its spec.
+    pub generation: Option<i64>,
+    /// The host, as it was read for this run.
+    pub host: Host,
+    /// The Mac was bootstrapped before: what happens now is upkeep.
+    pub upkeep: bool,
+}
 
 /// The bootstraps of this process, by object.
 #[derive(Clone)]
@@ -33,15 +50,21 @@ pub struct Bootstraps {
 #[derive(Default)]
 struct Table {
     entries: BTreeMap<CrUid, Entry>,
+    looked: BTreeMap<CrUid, Looked>,
     begun: u64,
 }
 
 struct Entry {
     number: u64,
-    key: Key,
-    host: Host,
-    bootstrap: Bootstrap,
+    order: Order,
+    state: State,
     abort: Option<AbortHandle>,
+}
+
+#[derive(Clone)]
+enum State {
+    Running { step: Option<(String, usize, usize)>, since: Timestamp },
+    Ended(Upkept),
 }
 
 /// One bootstrap's place in the table: numbered, so that one that was stopped cannot speak for its
@@ -82,28 +105,50 @@ impl Bootstraps {
 
     /// What the object's bootstrap is doing.
     pub fn of(&self, uid: &CrUid) -> Bootstrap {
-        self.table().entries.get(uid).map_or(Bootstrap::None, |entry| entry.bootstrap.clone())
+        let table = self.table();
+        let entry = table.entries.get(uid).filter(|entry| !entry.order.upkeep);
+        match entry.map(|entry| entry.state.clone()) {
+            None => Bootstrap::None,
+            Some(State::Running { step, since }) => Bootstrap::Running { step, since },
+            Some(State::Ended(Upkept::Current { stamp, awaits_boot })) => {
+                Bootstrap::Succeeded { stamp, awaits_boot }
+            }
+            Some(State::Ended(Upkept::Postponed(said) | Upkept::Failed(said))) => {
+                Bootstrap::Failed(said)
+            }
+        }
+    }
+
+    /// What the object's upkeep is doing.
+    pub fn upkeep_of(&self, uid: &CrUid) -> Upkeep {
+        let table = self.table();
+        let entry = table.entries.get(uid).filter(|entry| entry.order.upkeep);
+        match entry.map(|entry| entry.state.clone()) {
+            None => Upkeep::Idle(table.looked.get(uid).copied()),
+            Some(State::Running { .. }) => Upkeep::Running,
+            Some(State::Ended(upkept)) => Upkeep::Ended(upkept),
+        }
     }
 
     /// The host as it was read when the object's bootstrap began, while that runs. Nothing is
     /// decided from it but to wait, so it need not be read again for each step.
     pub fn host(&self, uid: &CrUid) -> Option<Host> {
         let table = self.table();
-        let entry = table.entries.get(uid)?;
-        matches!(entry.bootstrap, Bootstrap::Running { .. }).then(|| entry.host.clone())
+        let entry = table.entries.get(uid).filter(|entry| !entry.order.upkeep)?;
+        matches!(entry.state, State::Running { .. }).then(|| entry.order.host.clone())
     }
 
-    /// Begins a bootstrap of `host`, unless the object has one.
-    pub fn start(&self, uid: &CrUid, key: Key, host: Host, work: impl FnOnce(Place) -> Work) {
+    /// Begins a run, unless the object has one.
+    pub fn start(&self, order: Order, work: impl FnOnce(Place) -> Work) {
         let mut table = self.table();
-        if table.entries.contains_key(uid) {
+        if table.entries.contains_key(&order.uid) {
             return;
         }
         table.begun += 1;
         let number = table.begun;
-        let bootstrap = Bootstrap::Running { step: None, since: self.clock.now() };
-        table.entries.insert(uid.clone(), Entry { number, key, host, bootstrap, abort: None });
-        let place = Place { bootstraps: self.clone(), uid: uid.clone(), number };
+        let place = Place { bootstraps: self.clone(), uid: order.uid.clone(), number };
+        let state = State::Running { step: None, since: self.clock.now() };
+        table.entries.insert(order.uid.clone(), Entry { number, order, state, abort: None });
         let work = work(place.clone());
         // The runner lives as long as the loop that calls this.
         let _ = self.start.send((place, work));
@@ -115,21 +160,44 @@ impl Bootstraps {
             abort.abort();
         }
     }
+
+    /// Forgets the object, which is gone, and ends what runs for it.
+    pub fn forget(&self, uid: &CrUid) {
+        self.stop(uid);
+        self.table().looked.remove(uid);
+    }
 }
 
 impl Place {
     /// The bootstrap begins a step.
     pub fn advance(&self, step: (String, usize, usize)) {
         let since = self.bootstraps.clock.now();
-        self.set(Bootstrap::Running { step: Some(step), since });
+        self.set(State::Running { step: Some(step), since });
     }
 
-    fn set(&self, bootstrap: Bootstrap) {
+    fn end(&self, upkept: Upkept) {
+        let at = self.bootstraps.clock.now();
+        let mut table = self.bootstraps.table();
+        if let Some(entry) = self.entry(&mut table)
+            && !matches!(upkept, Upkept::Failed(_))
+        {
+            let looked = Looked { at, generation: entry.order.generation };
+            table.looked.insert(self.uid.clone(), looked);
+        }
+        drop(table);
+        self.set(State::Ended(upkept));
+    }
+
+    fn set(&self, state: State) {
         let mut table = self.bootstraps.table();
         if let Some(entry) = self.entry(&mut table) {
-            entry.bootstrap = bootstrap;
-            // Nobody listens once the loop is gone, and then nobody needs to.
-            let _ = self.bootstraps.wake.send(entry.key.clone());
+            // How far upkeep is, nobody is told.
+            let silent = entry.order.upkeep && matches!(state, State::Running { .. });
+            entry.state = state;
+            if !silent {
+                // Nobody listens once the loop is gone, and then nobody needs to.
+                let _ = self.bootstraps.wake.send(entry.order.key.clone());
+            }
         }
     }
 
@@ -157,12 +225,9 @@ fn begin(tasks: &mut JoinSet<()>, place: &Place, work: Work) {
     let of = place.clone();
     let abort = tasks.spawn(async move {
         // One that panics has failed; else its object would wait for it for ever.
-        let bootstrap = match AssertUnwindSafe(work).catch_unwind().await {
-            Ok(Ok(stamp)) => Bootstrap::Succeeded(stamp),
-            Ok(Err(said)) => Bootstrap::Failed(said),
-            Err(_) => Bootstrap::Failed("the bootstrap panicked: see the provider's log".into()),
-        };
-        of.set(bootstrap);
+        let ended = AssertUnwindSafe(work).catch_unwind().await;
+        let panicked = "the bootstrap panicked: see the provider's log";
+        of.end(ended.unwrap_or_else(|_| Upkept::Failed(panicked.to_owned())));
     });
     match place.entry(&mut place.bootstraps.table()) {
         Some(entry) => entry.abort = Some(abort),
@@ -181,7 +246,6 @@ fn from_channel<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use applecart_core::machine::HostState;
-    use jiff::Timestamp;
     use tokio::sync::oneshot;
 
     use super::*;
@@ -204,6 +268,14 @@ mod tests {
         }
     }
 
+    fn order(upkeep: bool) -> Order {
+        Order { uid: uid(), key: Key::new("mac-1"), generation: Some(1), host: host(), upkeep }
+    }
+
+    fn current(stamp: &str) -> Upkept {
+        Upkept::Current { stamp: stamp.to_owned(), awaits_boot: None }
+    }
+
     fn bootstraps() -> (Bootstraps, Runner) {
         Bootstraps::new(Clock::new(|| Timestamp::from_second(1000).expect("a time")))
     }
@@ -221,7 +293,7 @@ mod tests {
     async fn a_bootstrap_that_panics_has_failed() {
         let (bootstraps, runner) = bootstraps();
         let work = |_| -> Work { Box::pin(async { panic!("a defect") }) };
-        bootstraps.start(&uid(), Key::new("mac-1"), host(), work);
+        bootstraps.start(order(false), work);
         until_woken(&bootstraps, runner).await;
         assert!(matches!(bootstraps.of(&uid()), Bootstrap::Failed(said) if said.contains("panic")));
     }
@@ -230,18 +302,43 @@ mod tests {
     async fn a_stopped_bootstrap_does_not_speak_for_its_successor() {
         let (bootstraps, runner) = bootstraps();
         let (end, ended) = oneshot::channel::<()>();
-        let first = |_| -> Work { Box::pin(async { Ok("of the first".to_owned()) }) };
+        let first = |_| -> Work { Box::pin(async { current("of the first") }) };
         let second = |_| -> Work {
             Box::pin(async {
                 ended.await.expect("the test ends it");
-                Ok("of the second".to_owned())
+                current("of the second")
             })
         };
-        bootstraps.start(&uid(), Key::new("mac-1"), host(), first);
+        bootstraps.start(order(false), first);
         bootstraps.stop(&uid());
-        bootstraps.start(&uid(), Key::new("mac-1"), host(), second);
+        bootstraps.start(order(false), second);
         end.send(()).expect("it waits");
         until_woken(&bootstraps, runner).await;
-        assert_eq!(bootstraps.of(&uid()), Bootstrap::Succeeded("of the second".into()));
+        let stamp = "of the second".to_owned();
+        assert_eq!(bootstraps.of(&uid()), Bootstrap::Succeeded { stamp, awaits_boot: None });
+    }
+
+    #[tokio::test]
+    async fn a_look_that_ended_is_remembered_and_one_that_failed_is_not() {
+        for (ends, remembered) in [(current("abc"), true), (Upkept::Failed("no".into()), false)] {
+            let (bootstraps, runner) = bootstraps();
+            let work = |place: Place| -> Work {
+                Box::pin(async move {
+                    place.advance(("a step".into(), 1, 9));
+                    ends
+                })
+            };
+            bootstraps.start(order(true), work);
+            assert_eq!(bootstraps.upkeep_of(&uid()), Upkeep::Running);
+            assert_eq!(bootstraps.of(&uid()), Bootstrap::None, "it is no bootstrap");
+            assert!(bootstraps.host(&uid()).is_none(), "its host is read anew");
+            until_woken(&bootstraps, runner).await;
+            assert!(matches!(bootstraps.upkeep_of(&uid()), Upkeep::Ended(_)));
+            bootstraps.stop(&uid());
+            let Upkeep::Idle(looked) = bootstraps.upkeep_of(&uid()) else { panic!("not idle") };
+            assert_eq!(looked.is_some(), remembered);
+            bootstraps.forget(&uid());
+            assert_eq!(bootstraps.upkeep_of(&uid()), Upkeep::Idle(None));
+        }
     }
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use applecart_api::keys::{label, owned};
 use applecart_core::Outcome;
+use applecart_core::machine::Upkept;
 use applecart_mac::{
-    Dial, HostConfig, HostKey, MacError, Password, PerHost, Session, Target, UserName, bootstrap,
+    Dial, HostConfig, HostKey, Password, PerHost, Target, UserName, bootstrap, wait_for_ssh,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -19,29 +20,50 @@ use secrecy::SecretString;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::bootstraps::Place;
+use super::bootstraps::{self, Order, Place};
 use super::observe::{Turn, chain, fleet};
 use super::{Context, objects};
 use crate::calls::{self, ReadError};
 
-/// How often a host that does not answer SSH yet is tried, as a part of the patience for it.
+/// How often an API server that does not answer is asked to keep a host key, as a part of the
+/// patience for the host.
 const TRIES: u32 = 30;
 
 /// Begins the bootstrap of the object's Mac beside the loop.
 pub async fn start(context: &Context, turn: &Turn) -> Outcome {
-    let (target, config) = match prepare(context, turn).await {
-        Ok(prepared) => prepared,
-        Err(error) => return Outcome::Failed(chain(&error)),
-    };
+    match prepare(context, turn).await {
+        Ok((target, config)) => begin(context, turn, false, |place| {
+            Box::pin(Work::new(context, turn, target, config, place).run())
+        }),
+        Err(error) => Outcome::Failed(chain(&error)),
+    }
+}
+
+/// Begins the same steps with the same configuration (P12) on a Mac that was bootstrapped. What
+/// they need and cannot be had is how they end: the Mac itself is well.
+pub async fn start_upkeep(context: &Context, turn: &Turn) -> Outcome {
+    match prepare(context, turn).await {
+        Ok((target, config)) => begin(context, turn, true, |place| {
+            Box::pin(Work::new(context, turn, target, config, place).run())
+        }),
+        Err(error) => {
+            let said = Upkept::Failed(chain(&error));
+            begin(context, turn, true, |_| Box::pin(std::future::ready(said)))
+        }
+    }
+}
+
+fn begin(
+    context: &Context,
+    turn: &Turn,
+    upkeep: bool,
+    work: impl FnOnce(Place) -> bootstraps::Work,
+) -> Outcome {
     let object = &turn.seen.object;
     let Some(host) = turn.host().cloned() else { return Outcome::Refused };
-    let secrets = Api::namespaced(context.client.clone(), &context.settings.namespace);
-    let secret = owned::credentials(&object.name);
-    let (dial, patience) = (context.dial.clone(), context.settings.ssh_patience);
     let key = ObjectRef::from_obj(&turn.object);
-    context.bootstraps.start(&object.uid, key, host, |place| {
-        Box::pin(Work { dial, secrets, secret, patience, target, config, place }.run())
-    });
+    let (uid, generation) = (object.uid.clone(), object.generation);
+    context.bootstraps.start(Order { uid, key, generation, host, upkeep }, work);
     Outcome::Done
 }
 
@@ -64,6 +86,10 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
     };
     let ca = STANDARD.encode(field(&token, "ca.crt")?);
     let token = SecretString::from(field(&token, "token")?);
+    let tailscale_key = match &context.settings.tailscale_key_secret {
+        Some(name) => Some(tailscale_key(&secrets, name).await?),
+        None => None,
+    };
     let url = &context.settings.api_server_url;
     let per_host = PerHost {
         node_name: name.clone(),
@@ -90,10 +116,17 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
             token: &token,
         }
         .text(),
+        tailscale_key,
     };
     let config = HostConfig::new(context.settings.fleet.clone(), per_host)
         .map_err(|error| malformed("the host's configuration", &error))?;
     Ok((target, config))
+}
+
+/// The key by which Macs join the tailnet. One that is named and not there yet is waited for (P11).
+async fn tailscale_key(secrets: &Api<Secret>, name: &str) -> Result<SecretString, ReadError> {
+    let secret = value(secrets, name, "the tailnet's key").await?;
+    Ok(SecretString::from(field(&secret, "auth-key")?.trim().to_owned()))
 }
 
 fn label_of(fleet: &str) -> (String, String) {
@@ -114,7 +147,13 @@ pub(super) async fn value(
     what: &'static str,
 ) -> Result<BTreeMap<String, Vec<u8>>, ReadError> {
     let secret = calls::read(what, secrets.get(name)).await?;
-    Ok(secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect())
+    Ok(fields(&secret))
+}
+
+/// All values of a Secret, by name.
+pub(super) fn fields(secret: &Secret) -> BTreeMap<String, Vec<u8>> {
+    let data = secret.data.iter().flatten();
+    data.map(|(key, value)| (key.clone(), value.0.clone())).collect()
 }
 
 pub(super) fn field(
@@ -138,8 +177,31 @@ struct Work {
 }
 
 impl Work {
-    async fn run(self) -> Result<String, String> {
-        let session = self.connect().await.map_err(|error| chain(&error))?;
+    fn new(
+        context: &Context,
+        turn: &Turn,
+        target: Target,
+        config: HostConfig,
+        place: Place,
+    ) -> Self {
+        Self {
+            dial: context.dial.clone(),
+            secrets: Api::namespaced(context.client.clone(), &context.settings.namespace),
+            secret: owned::credentials(&turn.seen.object.name),
+            patience: context.settings.ssh_patience,
+            target,
+            config,
+            place,
+        }
+    }
+
+    async fn run(self) -> Upkept {
+        self.try_run().await.unwrap_or_else(Upkept::Failed)
+    }
+
+    async fn try_run(self) -> Result<Upkept, String> {
+        let session = wait_for_ssh(&*self.dial, &self.target, self.patience).await;
+        let session = session.map_err(|error| chain(&error))?;
         if self.target.pinned.is_none() {
             self.keep_host_key(&session.host_key).await?;
         }
@@ -148,24 +210,13 @@ impl Work {
         };
         let report = bootstrap(&*session.mac, &self.config, &progress).await;
         let report = report.map_err(|error| chain(&error))?;
-        if report.converged() {
-            Ok(self.config.fingerprint().to_string())
-        } else {
-            Err("postponed while VMs run".to_owned())
-        }
-    }
-
-    /// Dials until the host answers, or patience ends. Only silence is waited out.
-    async fn connect(&self) -> Result<Session, MacError> {
-        let give_up = Instant::now() + self.patience;
-        loop {
-            match self.dial.dial(&self.target).await {
-                Err(MacError::Unreachable { .. }) if Instant::now() < give_up => {
-                    tokio::time::sleep(self.patience / TRIES).await;
-                }
-                other => return other,
-            }
-        }
+        Ok(match report.postponed() {
+            Some(what) => Upkept::Postponed(what),
+            None => Upkept::Current {
+                stamp: self.config.fingerprint().to_string(),
+                awaits_boot: report.awaits_boot(),
+            },
+        })
     }
 
     /// Pins the key of first contact, before anything is sent to the host. An API server that does

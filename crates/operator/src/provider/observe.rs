@@ -11,9 +11,9 @@ use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMa
 use applecart_api::name_class::{Marker, NameClass};
 use applecart_core::machine::{
     Bootstrap, Bound, Candidate, Candidates, Credentials, Guest, Host, HostRead, HostState,
-    Identity, Image, Images, Lease, Node, Object, Observed, Pause, Release,
+    Identity, Image, Images, Lease, Node, Object, Observed, Pause, Release, is_due,
 };
-use applecart_scaleway::{ErrorKind, Os, Server, ServerStatus};
+use applecart_scaleway::{ErrorKind, Os, SEALED, Server, ServerStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease as StoredLease;
 use k8s_openapi::api::core::v1::{Node as StoredNode, NodeCondition, Pod, Secret, ServiceAccount};
@@ -69,6 +69,7 @@ pub async fn observe(
             node: None,
             guests: vec![],
             bootstrap: context.bootstraps.of(&uid),
+            upkeep: context.bootstraps.upkeep_of(&uid),
             trouble: context.troubles.of(uid.as_str()),
         },
         object,
@@ -390,7 +391,9 @@ async fn surroundings(context: &Context, turn: &mut Turn) -> Result<(), ReadErro
         turn.seen.images = images(context, turn).await;
     }
     let settled = is_true(&turn.seen.object.status.conditions, "Bootstrapped");
-    if deleting || (!settled && turn.seen.bootstrap == Bootstrap::None) {
+    let idle = turn.seen.bootstrap == Bootstrap::None;
+    let due = is_due(context.clock.now(), &turn.seen, &context.settings.limits);
+    if deleting || (idle && (!settled || due)) {
         secrets(context, turn).await?;
     }
     Ok(())
@@ -486,10 +489,8 @@ async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     ]);
     turn.seen.identity = present.into_iter().filter_map(|(part, is)| is.then_some(part)).collect();
     let stored = calls::read("its password", all.get_opt(&owned::credentials(&name))).await?;
-    let fleet_key = owned::fleet_key(&fleet(&turn.object));
-    let fleet_key = calls::read("the fleet's SSH key", all.get_opt(&fleet_key)).await?;
     turn.seen.credentials = Credentials {
-        fleet_key: fleet_key.is_some_and(|secret| has(&secret, owned::PRIVATE_KEY)),
+        fleet_key: context.fleet_keys.of(&fleet(&turn.object)),
         password: stored.is_some_and(|secret| has(&secret, owned::PASSWORD)),
         token: token.is_some_and(|secret| has(&secret, "token")),
     };
@@ -502,9 +503,11 @@ pub fn fleet(object: &ScalewayAppleSiliconMachine) -> String {
     object.spec.fleet_name.clone().filter(|name| !name.is_empty()).unwrap_or_else(own)
 }
 
-/// Whether a Secret has a value under `name`: empty is the same as absent (P19).
+/// Whether a Secret has a value under `name`: empty is the same as absent, and so is the marker
+/// that older versions stored for a password that they were not told (P19).
 fn has(secret: &Secret, name: &str) -> bool {
-    secret.data.as_ref().and_then(|data| data.get(name)).is_some_and(|value| !value.0.is_empty())
+    let value = secret.data.as_ref().and_then(|data| data.get(name));
+    value.is_some_and(|value| !value.0.is_empty() && value.0 != SEALED.as_bytes())
 }
 
 impl Turn {

@@ -60,6 +60,7 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         Action::CreateIdentity(part) => create_identity(context, turn, *part).await,
         Action::DeleteIdentity(part) => delete_identity(context, turn, *part).await,
         Action::StartBootstrap(_) => config::start(context, turn).await,
+        Action::StartUpkeep(_) => config::start_upkeep(context, turn).await,
         Action::StopBootstrap => {
             context.bootstraps.stop(&turn.seen.object.uid);
             Outcome::Done

@@ -41,6 +41,8 @@ pub struct Settings {
     pub limits: Limits,
     /// What is the same on every Mac.
     pub fleet: FleetWide,
+    /// Secret with the key by which Macs join the tailnet, if they do.
+    pub tailscale_key_secret: Option<String>,
 }
 
 impl Settings {

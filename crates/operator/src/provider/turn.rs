@@ -76,6 +76,6 @@ fn forget(context: &Context, object: &ScalewayAppleSiliconMachine) {
     let Some(uid) = object.uid() else { return };
     context.troubles.clear(&uid);
     if let Ok(uid) = uid.parse() {
-        context.bootstraps.stop(&uid);
+        context.bootstraps.forget(&uid);
     }
 }

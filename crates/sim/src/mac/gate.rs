@@ -24,6 +24,9 @@ pub enum Verdict {
     HangBefore,
     /// It happens, and there is no answer.
     HangAfter,
+    /// The connection is lost, and the command goes on: it happens a while later, unless it is
+    /// ended before that.
+    LostRunning,
 }
 
 /// Decides over every call. Asked outside of all locks: a gate may pull levers itself.

@@ -52,10 +52,18 @@ pub(super) struct Model {
     pub(super) agent_health: AgentHealth,
     /// Whether launchd refuses to restart loginwindow, as newer versions may.
     pub(super) kickstart_refused: bool,
+    /// The key that the tailnet takes, and what the host joined it as: name and tags.
+    pub(super) tailnet_key: Option<String>,
+    pub(super) tailnet: Option<(String, String)>,
     /// Which revision of an inode the kernel has verified.
     verified: BTreeMap<u64, u64>,
     pub(super) notices: Vec<Notice>,
+    /// Commands whose connection was lost, and when each would come to its end.
+    pub(super) leftovers: Vec<(Instant, Leftover)>,
 }
+
+/// What a command does that nobody waits for.
+pub(super) type Leftover = Box<dyn FnOnce(&mut Model) + Send>;
 
 impl Model {
     /// A Mac as it leaves the factory, or a wipe.
@@ -91,8 +99,11 @@ impl Model {
             host_key: HostKey(format!("SHA256:{}", STANDARD_NO_PAD.encode(digest))),
             agent_health: AgentHealth::default(),
             kickstart_refused: false,
+            tailnet_key: None,
+            tailnet: None,
             verified: BTreeMap::new(),
             notices: Vec::new(),
+            leftovers: Vec::new(),
         };
         model.boot();
         model
@@ -100,6 +111,7 @@ impl Model {
 
     /// Ends everything that runs.
     pub(super) fn shut_down(&mut self) {
+        self.leftovers.clear();
         self.stop_agent();
         self.launchd.reboot();
         self.vms = 0;
@@ -121,6 +133,17 @@ impl Model {
         self.start_loginwindow();
     }
 
+    /// Lets commands that nobody waits for come to their end, if it is time.
+    pub(super) fn pass_time(&mut self) {
+        let now = Instant::now();
+        let all = std::mem::take(&mut self.leftovers);
+        let (due, left): (Vec<_>, Vec<_>) = all.into_iter().partition(|(at, _)| *at <= now);
+        self.leftovers = left;
+        for (_, act) in due {
+            act(self);
+        }
+    }
+
     /// Takes a job in and starts it. False: not a job that launchd accepts.
     pub(super) fn load_job(&mut self, path: &str) -> bool {
         let Some(stat) = self.files.stat(path) else { return false };
@@ -140,8 +163,26 @@ impl Model {
         }
         if label == AGENT_JOB {
             self.start_agent();
+        } else if label != plist::FIREWALL_JOB {
+            self.start_daemon(&label);
         }
         true
+    }
+
+    /// Starts a job that is no more to us than a process.
+    pub(super) fn start_daemon(&mut self, label: &str) {
+        let pid = self.launchd.new_pid();
+        let program = self.launchd.job(label).and_then(|job| job.definition.arguments.first());
+        let there = program.cloned().is_some_and(|program| self.files.stat(&program).is_some());
+        if let Some(job) = self.launchd.job(label) {
+            job.pid = there.then_some(pid);
+        }
+    }
+
+    /// The host's address in the tailnet, while its daemon runs.
+    pub(super) fn tailnet_address(&mut self) -> Option<&'static str> {
+        let runs = self.launchd.job(plist::TAILSCALE_JOB)?.pid.is_some();
+        (runs && self.tailnet.is_some()).then_some("100.100.1.2")
     }
 
     /// Starts the agent's process, if its job is loaded and the kernel lets the binary run.

@@ -25,6 +25,10 @@ pub enum Sudo {
     Refused(String),
 }
 
+fn words(argv: &[String]) -> Vec<&str> {
+    argv.iter().map(String::as_str).collect()
+}
+
 impl SimMac {
     /// A Mac whose files are in a folder of this machine, whose paths begin there.
     #[must_use]
@@ -34,15 +38,15 @@ impl SimMac {
 
     /// Runs one of macOS's tools as a process of this Mac would.
     pub async fn tool(&self, argv: &[String], as_root: bool) -> Result<Output, MacError> {
-        let words: Vec<&str> = argv.iter().map(String::as_str).collect();
-        let mutates = !tools::only_looks(&words);
-        let act = |model: &mut super::Model| Ok(tools::run(model, &words, as_root));
+        let mutates = !tools::only_looks(&words(argv));
+        let owned = argv.to_vec();
+        let act = move |model: &mut super::Model| Ok(tools::run(model, &words(&owned), as_root));
         self.connect().call(argv.join(" "), mutates, TOOL_TIMEOUT, act).await
     }
 
     /// Asks sudo to let the user be root, with a password or without; `what` is for.
     pub async fn sudo(&self, password: Option<String>, what: &str) -> Result<Sudo, MacError> {
-        let act = |model: &mut super::Model| {
+        let act = move |model: &mut super::Model| {
             if model.sudo_is_free() {
                 return Ok(Sudo::Allowed);
             }

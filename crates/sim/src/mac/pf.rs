@@ -10,7 +10,15 @@ use super::files::Files;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ruleset {
     pub(super) rules: Vec<String>,
-    pub(super) tables: BTreeMap<String, Vec<String>>,
+    pub(super) tables: BTreeMap<String, Table>,
+}
+
+/// A table of an anchor.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Table {
+    pub(super) addresses: Vec<String>,
+    /// It outlives the rules that use it.
+    persist: bool,
 }
 
 /// The packet filter.
@@ -24,6 +32,8 @@ pub(super) struct Pf {
     pub(super) main_tables: BTreeSet<String>,
     /// What macOS put into the main ruleset for VMs; lost with it.
     pub(super) translates_for_vms: bool,
+    /// How many of the next loads another pfctl spoils.
+    pub(super) busy: u32,
 }
 
 /// A packet, as the filter sees it.
@@ -60,6 +70,7 @@ impl Pf {
         if only_parse {
             return Ok(());
         }
+        self.meets_another("main", path)?;
         let mut anchors = self.anchors.clone();
         let mut begun: Vec<&str> = Vec::new();
         for (anchor, file, ruleset) in &parsed.loads {
@@ -73,7 +84,7 @@ impl Pf {
                 ));
             }
             begun.push(anchor);
-            anchors.insert(anchor.clone(), ruleset.clone());
+            anchors.insert(anchor.clone(), self.staged(anchor, ruleset.clone()));
         }
         self.main = parsed.main;
         self.main_tables.extend(parsed.tables);
@@ -92,9 +103,51 @@ impl Pf {
     ) -> Result<(), String> {
         let ruleset = parse_anchor(files, path)?;
         if !only_parse {
-            self.anchors.insert(anchor.to_owned(), ruleset);
+            self.meets_another(anchor, path)?;
+            let staged = self.staged(anchor, ruleset);
+            self.anchors.insert(anchor.to_owned(), staged);
         }
         Ok(())
+    }
+
+    /// A load of which another pfctl made the ticket stale changes nothing.
+    fn meets_another(&mut self, anchor: &str, path: &str) -> Result<(), String> {
+        if self.busy == 0 {
+            return Ok(());
+        }
+        self.busy -= 1;
+        Err(format!(
+            "{path}:2: cannot define table {anchor}: Resource busy\n\
+             pfctl: Syntax error in config file: pf rules not loaded\n"
+        ))
+    }
+
+    /// What an anchor has after a load: its tables that outlive their rules are still there.
+    fn staged(&self, anchor: &str, mut ruleset: Ruleset) -> Ruleset {
+        let before = self.anchors.get(anchor).map(|ruleset| ruleset.tables.clone());
+        for (name, table) in before.unwrap_or_default() {
+            if table.persist {
+                ruleset.tables.entry(name).or_insert(table);
+            }
+        }
+        ruleset
+    }
+
+    /// Destroys a table of exactly this scope; whether there was one.
+    pub(super) fn kill_table(&mut self, anchor: Option<&str>, table: &str) -> bool {
+        match anchor {
+            None => self.main_tables.remove(table),
+            Some(anchor) => {
+                let ruleset = self.anchors.get_mut(anchor);
+                ruleset.is_some_and(|ruleset| ruleset.tables.remove(table).is_some())
+            }
+        }
+    }
+
+    /// The tables of an anchor, by name.
+    pub(super) fn tables_of(&self, anchor: &str) -> Vec<String> {
+        let ruleset = self.anchors.get(anchor);
+        ruleset.map(|ruleset| ruleset.tables.keys().cloned().collect()).unwrap_or_default()
     }
 
     /// Whether a packet gets through what is live now.
@@ -141,7 +194,8 @@ fn matches(rule: &str, ruleset: &Ruleset, packet: Packet) -> bool {
 fn covers(word: &str, ruleset: &Ruleset, address: Ipv4Addr) -> bool {
     match word.strip_prefix('<').and_then(|word| word.strip_suffix('>')) {
         Some(table) => {
-            ruleset.tables.get(table).is_some_and(|all| all.iter().any(|net| within(net, address)))
+            let table = ruleset.tables.get(table);
+            table.is_some_and(|table| table.addresses.iter().any(|net| within(net, address)))
         }
         None => word == "any" || within(word, address),
     }
@@ -219,6 +273,9 @@ fn parse_load(
 }
 
 fn parse_anchor(files: &Files, path: &str) -> Result<Ruleset, String> {
+    if path == "/dev/null" {
+        return Ok(Ruleset::default());
+    }
     let text = files.text(path).ok_or_else(|| format!("pfctl: {path}: No such file\n"))?;
     let mut ruleset = Ruleset::default();
     for (number, line) in text.lines().map(str::trim).enumerate() {
@@ -231,7 +288,9 @@ fn parse_anchor(files: &Files, path: &str) -> Result<Ruleset, String> {
                 let name = name.ok_or_else(|| syntax_error(path, number))?;
                 let addresses = words[2..].iter().map(|word| word.trim_matches(','));
                 let addresses = addresses.filter(|word| word.contains('.')).map(str::to_owned);
-                ruleset.tables.insert(name.to_owned(), addresses.collect());
+                let persist = words.get(2) == Some(&"persist");
+                let table = Table { addresses: addresses.collect(), persist };
+                ruleset.tables.insert(name.to_owned(), table);
             }
             Some("anchor") => ruleset.rules.push(format!("{line} all")),
             // As `pfctl -s rules` prints them.

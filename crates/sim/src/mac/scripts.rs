@@ -1,6 +1,6 @@
 //! Our own constant scripts, by name: what each would do on a real Mac, as one effect.
 
-use applecart_mac::{Output, Script, paths, scripts};
+use applecart_mac::{Output, Script, paths, pf, plist, scripts};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
@@ -21,8 +21,17 @@ pub(super) fn run(mac: &mut Model, script: Script, arguments: &[String], stdin: 
             ok("")
         }
         [sha256] if script == scripts::UNPACK_TART => unpack_tart(mac, sha256, stdin),
+        [path, sha256, mode] if script == scripts::RECEIVE => {
+            receive(mac, path, sha256, mode, stdin)
+        }
+        [sha256] if script == scripts::UNPACK_TAILSCALE => unpack_tailscale(mac, sha256, stdin),
+        [name, tags] if script == scripts::JOIN_TAILNET => join_tailnet(mac, name, tags, stdin),
+        [what] if script == scripts::LOAD_FIREWALL => load_firewall(mac, what),
         [user] if script == scripts::AGENT_FOLDERS => agent_folders(mac, user),
-        [] if script == scripts::END_LEFTOVERS => ok(""),
+        [] if script == scripts::END_LEFTOVERS => {
+            mac.leftovers.clear();
+            ok("")
+        }
         [flag, names @ ..] if script == scripts::READ_PREFERENCES => {
             let shown = names
                 .chunks_exact(2)
@@ -43,6 +52,73 @@ fn count_try(mac: &mut Model, stdin: &Bytes) -> Output {
     let tries = format!("{tries}{mark}\n");
     mac.files.replace(paths::PASSWORD_TRIES, tries.into(), &owner, 0o600);
     ok("")
+}
+
+fn receive(mac: &mut Model, path: &str, sha256: &str, mode: &str, content: &Bytes) -> Output {
+    if format!("{:x}", Sha256::digest(content)) != sha256 {
+        return fail(1, "it arrived damaged\n");
+    }
+    let mode = u32::from_str_radix(mode, 8).unwrap_or(0o600);
+    mac.files.replace(path, content.clone(), "root:wheel", mode);
+    ok("")
+}
+
+fn unpack_tailscale(mac: &mut Model, sha256: &str, archive: &Bytes) -> Output {
+    if format!("{:x}", Sha256::digest(archive)) != sha256 {
+        return fail(1, "shasum: WARNING: 1 computed checksum did NOT match\n");
+    }
+    for path in [paths::TAILSCALE, paths::TAILSCALED] {
+        mac.files.replace(path, archive.clone(), "root:wheel", 0o755);
+    }
+    ok("")
+}
+
+fn join_tailnet(mac: &mut Model, name: &str, tags: &str, key: &Bytes) -> Output {
+    if mac.launchd.job(plist::TAILSCALE_JOB).is_none_or(|job| job.pid.is_none()) {
+        return fail(1, "waited in vain for: test -S /var/run/tailscaled.socket\n");
+    }
+    let given = String::from_utf8_lossy(key).trim().to_owned();
+    if mac.tailnet_key.as_ref().is_some_and(|taken| *taken != given) {
+        return fail(1, "backend error: invalid key: API key does not exist\n");
+    }
+    mac.tailnet = Some((name.to_owned(), tags.to_owned()));
+    ok("")
+}
+
+/// How often the real script tries a load that meets another pfctl.
+const LOAD_TRIES: usize = 4;
+
+fn load_firewall(mac: &mut Model, what: &str) -> Output {
+    let pfctl = |mac: &mut Model, arguments: &[&str]| {
+        let argv = [&["pfctl"], arguments].concat();
+        super::tools::run(mac, &argv, true)
+    };
+    let load = |mac: &mut Model, arguments: &[&str]| {
+        let mut output = pfctl(mac, arguments);
+        for _ in 1..LOAD_TRIES {
+            if output.success() {
+                break;
+            }
+            output = pfctl(mac, arguments);
+        }
+        output
+    };
+    let checked = pfctl(mac, &["-n", "-f", paths::PF_CONF]);
+    if !checked.success() {
+        return checked;
+    }
+    let emptied = load(mac, &["-a", pf::ANCHOR, "-f", "/dev/null"]);
+    if !emptied.success() {
+        return emptied;
+    }
+    for (table, _) in pf::TABLES {
+        pfctl(mac, &["-t", table, "-T", "kill"]);
+        pfctl(mac, &["-a", pf::ANCHOR, "-t", table, "-T", "kill"]);
+    }
+    match what {
+        "main" => load(mac, &["-f", paths::PF_CONF]),
+        _ => load(mac, &["-a", pf::ANCHOR, "-f", paths::PF_ANCHOR]),
+    }
 }
 
 fn unpack_tart(mac: &mut Model, sha256: &str, archive: &Bytes) -> Output {

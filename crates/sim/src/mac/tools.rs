@@ -32,6 +32,7 @@ pub(super) fn only_looks(argv: &[&str]) -> bool {
             | ["launchctl", "print", ..]
             | ["codesign", "--verify", ..]
             | [_, "--version"]
+            | [paths::TAILSCALE, _, "ip", "-4"]
     ) || (argv.first() == Some(&"pfctl")
         && argv.iter().any(|word| ["-s", "-n", "show"].contains(word)))
 }
@@ -81,6 +82,10 @@ pub(super) fn run(mac: &mut Model, argv: &[&str], as_root: bool) -> Output {
         ["pmset", "-g"] => pmset_shown(mac),
         ["pmset", "-a", pairs @ ..] => pmset(mac, pairs),
         [program, "--version"] if program.ends_with("/tart") => tart_version(mac, program),
+        [paths::TAILSCALE, _, "ip", "-4"] => match mac.tailnet_address() {
+            Some(address) => ok(format!("{address}\n")),
+            None => fail(1, "no current Tailscale IPs; state: NeedsLogin\n"),
+        },
         _ => fail(127, format!("sh: {}: command not found\n", argv.first().unwrap_or(&""))),
     }
 }
@@ -159,6 +164,8 @@ fn launchctl(mac: &mut Model, arguments: &[&str]) -> Output {
             if label(target) == AGENT_JOB {
                 mac.stop_agent();
                 mac.start_agent();
+            } else {
+                mac.start_daemon(&label(target));
             }
             ok("")
         }
@@ -212,15 +219,15 @@ fn pfctl(mac: &mut Model, arguments: &[&str]) -> Output {
         };
         return loaded.map_or_else(|error| fail(1, error), |()| ok(""));
     }
-    if let ["-t", table, "-T", "kill"] = arguments {
-        let killed = usize::from(mac.pf.main_tables.remove(*table));
+    if let Some(table) = value(arguments, "-t").filter(|_| value(arguments, "-T") == Some("kill")) {
+        let killed = usize::from(mac.pf.kill_table(anchor, table));
         return ok_saying(format!("{killed} table deleted.\n"));
     }
     if let Some(table) = value(arguments, "-t") {
         let found = anchor.and_then(|anchor| mac.pf.anchors.get(anchor)?.tables.get(table));
         return match found {
-            Some(addresses) => {
-                ok(addresses.iter().fold(String::new(), |t, a| t + "   " + a + "\n"))
+            Some(table) => {
+                ok(table.addresses.iter().fold(String::new(), |t, a| t + "   " + a + "\n"))
             }
             None => fail(1, "pfctl: Table does not exist.\n"),
         };
@@ -233,6 +240,9 @@ fn pfctl(mac: &mut Model, arguments: &[&str]) -> Output {
         (Some("rules"), None) => ok(lines(&mac.pf.main)),
         (Some("Tables"), None) => {
             ok(mac.pf.main_tables.iter().fold(String::new(), |text, name| text + name + "\n"))
+        }
+        (Some("Tables"), Some(anchor)) => {
+            ok(mac.pf.tables_of(anchor).iter().fold(String::new(), |text, name| text + name + "\n"))
         }
         (Some("rules"), Some(anchor)) => {
             ok(mac.pf.anchors.get(anchor).map(|ruleset| lines(&ruleset.rules)).unwrap_or_default())

@@ -221,6 +221,15 @@ impl Scaleway {
         self.with(|state| state.hosts.get(id).map_or(0, |host| host.wipes))
     }
 
+    /// The project's public keys that Macs are given now.
+    #[must_use]
+    pub fn public_keys(&self) -> Vec<String> {
+        self.with(|state| {
+            let given = state.keys.iter().filter(|key| !key.disabled);
+            given.map(|key| key.public.clone()).collect()
+        })
+    }
+
     /// What the Mac at a host's address knows.
     #[must_use]
     pub fn mac_secrets(&self, id: &ServerId) -> Option<MacSecrets> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use applecart_api::clock::Clock;
 use applecart_api::ids::ServerId;
 use applecart_core::{machine, runner_pool};
-use applecart_mac::{FleetWide, KeyPair, Payload};
+use applecart_mac::{FleetWide, Payload};
 use applecart_operator::provider;
 use secrecy::ExposeSecret;
 
@@ -96,13 +96,6 @@ impl WorldSettings {
         self.scale(self.ssh_latency)
     }
 
-    /// The SSH key that the fleet shares.
-    pub(super) fn fleet_key(&self) -> KeyPair {
-        let mut seed = [0; 32];
-        seed[..8].copy_from_slice(&self.seed.to_le_bytes());
-        KeyPair::from_seed(seed, "tuist-capi-macs").expect("any 32 bytes are a key")
-    }
-
     pub(super) fn provider(&self) -> provider::Settings {
         provider::Settings {
             namespace: NAMESPACE.to_owned(),
@@ -119,11 +112,18 @@ impl WorldSettings {
             ssh_patience: Duration::from_mins(5),
             list_fresh: Duration::from_secs(2),
             concurrent_turns: 32,
-            limits: machine::Limits::default(),
+            // Often enough for what a fault left behind to be seen soon after it.
+            limits: machine::Limits {
+                upkeep: Duration::from_mins(5),
+                ..machine::Limits::default()
+            },
             fleet: FleetWide {
                 agent: Payload::new("simulated tart-kubelet"),
                 tart: tart_bundle("2.32.1"),
+                tailscale: None,
+                node_exporter: None,
             },
+            tailscale_key_secret: None,
         }
         .scaled(self.speed)
     }

@@ -1,0 +1,169 @@
+//! A Mac that was bootstrapped stays as it shall be.
+
+use super::*;
+
+/// A Mac that is well, last looked at so many minutes ago.
+fn well(minutes: i64) -> Observed {
+    let at = now() - jiff::SignedDuration::from_mins(minutes);
+    let mut seen = with(bootstrapped(), |seen| {
+        seen.node = Some(node());
+        seen.upkeep = Upkeep::Idle(Some(Looked { at, generation: Some(1) }));
+    });
+    tell(&mut seen);
+    seen
+}
+
+/// Stores what the status would say, so that the effect itself comes next.
+fn tell(seen: &mut Observed) {
+    if let Some(Action::WriteStatus(status)) = decide(now(), seen, &Limits::default()).action {
+        seen.object.status = *status;
+    }
+}
+
+fn next(seen: &Observed) -> Decision {
+    decide(now(), seen, &Limits::default())
+}
+
+fn recorded(seen: &Observed) -> ScalewayAppleSiliconMachineStatus {
+    match next(seen).action {
+        Some(Action::RecordBootstrap(status)) => *status,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn current(stamp: &str) -> Upkeep {
+    Upkeep::Ended(Upkept::Current { stamp: stamp.into(), awaits_boot: None })
+}
+
+/// What the condition says: status, reason, message.
+fn up_to_date(status: &ScalewayAppleSiliconMachineStatus) -> (String, String, String) {
+    let found = status.conditions.iter().find(|c| c.type_ == "UpToDate").expect("a condition");
+    let text = |part: &Option<String>| part.clone().unwrap_or_default();
+    (found.status.clone(), text(&found.reason), text(&found.message))
+}
+
+#[test]
+fn a_mac_that_is_well_is_looked_at_once_an_interval_and_by_every_new_process() {
+    // V17
+    let decision = next(&well(14));
+    assert_eq!((decision.action, decision.wake), (None, Some(Duration::from_mins(1))));
+    let start = Some(Action::StartUpkeep(server()));
+    assert_eq!(next(&well(15)).action, start);
+    assert_eq!(next(&with(well(1), |s| s.upkeep = Upkeep::Idle(None))).action, start);
+    assert_eq!(next(&with(well(1), |s| s.upkeep = Upkeep::Running)).action, None);
+    assert_eq!(next(&well(15)).reason, Reason::Ready, "it stays Ready all the while");
+}
+
+#[test]
+fn a_changed_spec_reaches_its_mac_at_once() {
+    // P23
+    let mut seen = well(1);
+    seen.object.generation = Some(2);
+    tell(&mut seen);
+    assert_eq!(next(&seen).action, Some(Action::StartUpkeep(server())));
+}
+
+#[test]
+fn a_deleted_node_brings_the_steps_back_after_a_grace() {
+    let missing = |minutes| {
+        let mut seen = with(well(minutes), |seen| seen.node = None);
+        tell(&mut seen);
+        next(&seen)
+    };
+    assert_eq!(missing(1).action, None);
+    assert_eq!(missing(2).action, Some(Action::StartUpkeep(server())));
+    assert_eq!(missing(2).reason, Reason::NodeMissing);
+}
+
+#[test]
+fn nothing_is_stored_of_a_look_that_found_nothing_new() {
+    let mut seen = with(well(15), |seen| seen.upkeep = current("abc"));
+    let status = recorded(&seen);
+    assert_eq!(status.tart_kubelet_binary_sha.as_deref(), Some("abc"));
+    assert_eq!(up_to_date(&status).0, "True");
+    seen.object.status = status;
+    let decision = next(&seen);
+    assert_eq!(decision.action, Some(Action::StopBootstrap));
+    assert_eq!(decision.reason, Reason::Ready);
+    seen.upkeep = current("def");
+    assert_eq!(recorded(&seen).tart_kubelet_binary_sha.as_deref(), Some("def"), "S20");
+}
+
+#[test]
+fn a_failed_look_leaves_the_mac_ready_and_is_repeated_with_back_off_alone() {
+    // LH21, V7
+    let mut seen = with(well(15), |seen| {
+        seen.object.status.tart_kubelet_binary_sha = Some("old".into());
+        seen.upkeep = Upkeep::Ended(Upkept::Failed("no route".into()));
+    });
+    let status = recorded(&seen);
+    assert_eq!(up_to_date(&status), ("False".into(), "AgentRollFailed".into(), "no route".into()));
+    assert_eq!((status.ready, status.tart_kubelet_update_attempts), (Some(true), Some(1)));
+    assert_eq!(status.next_attempt_at, Some(now() + Duration::from_mins(1)));
+    assert_eq!(status.tart_kubelet_binary_sha.as_deref(), Some("old"), "S20");
+    seen.object.status = status;
+    seen.upkeep = Upkeep::Idle(None);
+    let decision = next(&seen);
+    assert_eq!((decision.action, decision.wake), (None, Some(Duration::from_mins(1))));
+    seen.object.status.next_attempt_at = Some(now());
+    assert_eq!(next(&seen).action, Some(Action::StartUpkeep(server())));
+    seen.upkeep = Upkeep::Ended(Upkept::Failed("no route".into()));
+    assert_eq!(recorded(&seen).tart_kubelet_update_attempts, Some(2));
+    seen.upkeep = current("new");
+    let status = recorded(&seen);
+    assert_eq!((status.tart_kubelet_update_attempts, status.next_attempt_at), (None, None));
+}
+
+#[test]
+fn what_waits_for_vms_or_for_a_boot_is_told_and_the_stamp_stays_what_it_was() {
+    // S20, S24, B23
+    let seen = with(well(15), |seen| {
+        seen.upkeep = Upkeep::Ended(Upkept::Postponed("Tart: VMs run".into()));
+    });
+    let status = recorded(&seen);
+    assert_eq!(up_to_date(&status), ("False".into(), "Postponed".into(), "Tart: VMs run".into()));
+    assert_eq!((status.tart_kubelet_binary_sha, status.ready), (None, Some(true)));
+    let boot = Upkept::Current { stamp: "abc".into(), awaits_boot: Some("a boot".into()) };
+    let status = recorded(&with(well(15), |seen| seen.upkeep = Upkeep::Ended(boot)));
+    assert_eq!(up_to_date(&status), ("True".into(), "UpToDate".into(), "a boot".into()));
+}
+
+#[test]
+fn lost_credentials_are_made_again_and_what_cannot_be_had_is_told_without_harm() {
+    // C5
+    let mut seen = well(15);
+    seen.identity = vec![Identity::ServiceAccount];
+    assert_eq!(next(&seen).action, Some(Action::CreateIdentity(Identity::Binding)));
+    assert_eq!(next(&seen).reason, Reason::Ready);
+    let mut seen = with_host(well(15), |host| host.has_password = false);
+    seen.credentials.password = false;
+    let status = recorded(&seen);
+    assert_eq!(up_to_date(&status).1, "MissingSudoPassword");
+    assert_eq!(status.ready, Some(true));
+    seen.object.status = status;
+    assert_eq!(next(&seen).action, None, "told once");
+    seen.credentials.fleet_key = FleetKey::NotLooked;
+    assert_eq!(next(&seen).wake, Some(Limits::default().look), "on its way");
+}
+
+#[test]
+fn a_pause_and_a_deletion_end_it() {
+    for upkeep in [Upkeep::Running, current("abc")] {
+        let paused = with(well(15), |seen| {
+            seen.upkeep = upkeep.clone();
+            seen.object.paused = Some(Pause::Annotation);
+        });
+        let deleted = deleting(with(well(15), |seen| seen.upkeep = upkeep.clone()));
+        for mut seen in [paused, deleted] {
+            tell(&mut seen);
+            assert_eq!(next(&seen).action, Some(Action::StopBootstrap), "{upkeep:?}");
+        }
+    }
+}
+
+#[test]
+fn a_host_that_is_busy_with_itself_is_left_alone() {
+    let busy = HostState::Changing("rebooting".into());
+    let seen = with_host(well(15), |host| host.state = busy);
+    assert_eq!(next(&seen).action, None);
+}

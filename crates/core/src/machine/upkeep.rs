@@ -1,0 +1,139 @@
+//! A Mac that was bootstrapped stays as it shall be: the same steps again, beside the loop, at
+//! intervals and whenever something changed. A Mac that is well is only read.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::action::Action;
+use super::decide::{Decision, Limits, act};
+use super::observed::{Host, HostState, Observed};
+use super::reason::back_off;
+use super::status::{UpToDate, upkeep_status};
+
+/// The steps, run again on a Mac that was bootstrapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upkeep {
+    /// None runs; how the last one in this process ended, if there was one.
+    Idle(Option<Looked>),
+    /// One runs.
+    Running,
+    /// One ended, and nobody told yet.
+    Ended(Upkept),
+}
+
+/// The last look at a Mac.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Looked {
+    /// When it ended.
+    pub at: Timestamp,
+    /// The generation of the spec that it was for.
+    pub generation: Option<i64>,
+}
+
+/// How the steps ended on a Mac that was bootstrapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upkept {
+    /// All is as it shall be.
+    Current {
+        /// Fingerprint of what is on the host.
+        stamp: String,
+        /// What counts from the next boot on, if anything.
+        awaits_boot: Option<String>,
+    },
+    /// Something waits until no VM runs; what.
+    Postponed(String),
+    /// It failed, and said this.
+    Failed(String),
+}
+
+/// Whether the steps are due again. Asked by the shell too: what they need is read only then.
+#[must_use]
+pub fn is_due(now: Timestamp, seen: &Observed, limits: &Limits) -> bool {
+    due_in(now, seen, limits).is_some_and(|wait| wait.is_zero())
+}
+
+/// How long it is until the steps are due again; `None` while they run.
+fn due_in(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Duration> {
+    let Upkeep::Idle(last) = &seen.upkeep else { return None };
+    let until = |due: Timestamp| Duration::try_from(due.duration_since(now)).unwrap_or_default();
+    // A failure is not repeated before its time, whatever woke us (LH21).
+    let held = seen.object.status.next_attempt_at.map(until).unwrap_or_default();
+    let is_well = seen.node.as_ref().is_some_and(|node| node.ready);
+    let after = match last {
+        // A new process knows nothing: it looks once.
+        None => return Some(held),
+        Some(last) if last.generation != seen.object.generation => return Some(held),
+        Some(last) if !is_well => last.at + limits.node_missing,
+        Some(last) => last.at + limits.upkeep,
+    };
+    Some(held.max(until(after)))
+}
+
+/// Wraps what is said of a Mac that was bootstrapped: `state` stands, and the steps run beside it.
+pub(super) fn keep(
+    now: Timestamp,
+    seen: &Observed,
+    host: &Host,
+    limits: &Limits,
+    state: Decision,
+    prepare: impl FnOnce() -> Decision,
+) -> Decision {
+    let upkept = match &seen.upkeep {
+        Upkeep::Running => return state,
+        Upkeep::Ended(upkept) => upkept,
+        Upkeep::Idle(_) => {
+            let Some(wait) = due_in(now, seen, limits) else { return state };
+            if !wait.is_zero() {
+                let wake = state.wake.map_or(wait, |wake| wake.min(wait));
+                return Decision { wake: Some(wake), ..state };
+            }
+            if host.state != HostState::Ready || host.address.is_none() {
+                return state;
+            }
+            return begin(now, seen, host, state, prepare());
+        }
+    };
+    let told = match upkept {
+        Upkept::Current { stamp, awaits_boot } => {
+            UpToDate::Yes { stamp, awaits_boot: awaits_boot.as_deref() }
+        }
+        Upkept::Postponed(what) => UpToDate::Postponed(what),
+        Upkept::Failed(message) => {
+            let before = seen.object.status.tart_kubelet_update_attempts.unwrap_or(0);
+            let attempts = before.saturating_add(1);
+            let due = now + back_off(attempts, limits.retry, limits.retry_cap);
+            UpToDate::Failed { message, attempts, due }
+        }
+    };
+    let status = upkeep_status(now, seen, &told, &state.reason);
+    if status == seen.object.status {
+        act(Action::StopBootstrap, state.reason)
+    } else {
+        act(Action::RecordBootstrap(Box::new(status)), state.reason)
+    }
+}
+
+/// Begins, once all that the steps need is there; what cannot be had is told, and changes nothing.
+fn begin(
+    now: Timestamp,
+    seen: &Observed,
+    host: &Host,
+    state: Decision,
+    prepared: Decision,
+) -> Decision {
+    match prepared.action {
+        Some(Action::StartBootstrap(_)) => act(Action::StartUpkeep(host.id.clone()), state.reason),
+        Some(action) => act(action, state.reason),
+        // On its way.
+        None if !prepared.reason.is_warning() => Decision { wake: prepared.wake, ..state },
+        None => {
+            let missing = UpToDate::Missing(&prepared.reason);
+            let status = upkeep_status(now, seen, &missing, &state.reason);
+            if status == seen.object.status {
+                return state;
+            }
+            act(Action::RecordBootstrap(Box::new(status)), state.reason)
+        }
+    }
+}
