@@ -6,10 +6,11 @@
 //!
 //! # Guarantees
 //! - A file in the cache is whole: a run that is cut off, or two at once, leave no half of one.
+//! - Of several runs one makes what is missing, and the others wait for it. One that was killed
+//!   leaves an unfinished file, which the next removes; Go's own cache makes it go on from there.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -24,6 +25,9 @@ use crate::guard;
 const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
 /// Between two looks whether Go is done.
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// How the names of files end that are being made.
+const UNFINISHED: &str = ".partial";
 
 /// What is built from one module file.
 struct Module {
@@ -112,9 +116,14 @@ impl Binaries {
             cache.display()
         );
         let all = missing.len();
+        let _alone = alone(&cache).await?;
         for (index, (module, source, path)) in missing.into_iter().enumerate() {
             let name = path.file_name().unwrap_or_default().display();
             let label = format!("[{}/{all}] {name}", index + 1);
+            if path.exists() {
+                eprintln!("e2e: {label} was made by another run");
+                continue;
+            }
             module.make(source, &path, &label, &binaries).await?;
         }
         Ok(binaries)
@@ -192,8 +201,9 @@ impl Module {
         let folder = path.parent().context("a file of the cache has a folder")?;
         fs::create_dir_all(folder)
             .with_context(|| format!("could not create {}", folder.display()))?;
+        remove_unfinished(folder)?;
         let mut partial = path.as_os_str().to_owned();
-        partial.push(OsString::from(format!(".{}.partial", std::process::id())));
+        partial.push(UNFINISHED);
         let partial = PathBuf::from(partial);
         let made = match source {
             Source::Package(package) => run(self.build(package, &partial)?, label).await,
@@ -243,6 +253,42 @@ impl Module {
         let text = stdout(kubectl.arg("kustomize").arg(Path::new(module.trim()).join(folder)))?;
         fs::write(output, text).with_context(|| format!("could not write {}", output.display()))
     }
+}
+
+/// Waits until no other run makes files in the cache. Held until dropped; a run that dies lets go.
+async fn alone(cache: &Path) -> Result<File> {
+    let path = cache.join("lock");
+    fs::create_dir_all(cache).with_context(|| format!("could not create {}", cache.display()))?;
+    let file = File::create(&path).with_context(|| format!("could not open {}", path.display()))?;
+    let mut told = false;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => {
+                if !told {
+                    eprintln!("e2e: another run is making them; waiting for it");
+                    told = true;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(TryLockError::Error(error)) => {
+                return Err(error).with_context(|| format!("could not lock {}", path.display()));
+            }
+        }
+    }
+}
+
+/// What a killed run left: whoever may make files is alone, so nobody is making these.
+fn remove_unfinished(folder: &Path) -> Result<()> {
+    let list = || format!("could not list {}", folder.display());
+    for entry in fs::read_dir(folder).with_context(list)? {
+        let path = entry.with_context(list)?.path();
+        if path.to_string_lossy().ends_with(UNFINISHED) {
+            fs::remove_file(&path)
+                .with_context(|| format!("could not remove {}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs Go with its output as ours, and says how long it took.
@@ -313,6 +359,28 @@ mod tests {
             assert!(version.starts_with('v'), "{version}");
             assert!(key.starts_with(&format!("{}-{version}-", module.folder)), "{key}");
         }
+    }
+
+    #[test]
+    fn what_a_killed_run_left_unfinished_goes_and_what_is_whole_stays() {
+        let folder = crate::folder::Folder::create().unwrap();
+        for name in ["etcd", "etcd.4711.partial", "kubectl.partial"] {
+            fs::write(folder.path().join(name), "x").unwrap();
+        }
+        remove_unfinished(folder.path()).unwrap();
+        let left: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+        assert_eq!(left.len(), 1);
+        assert!(folder.path().join("etcd").exists());
+    }
+
+    #[tokio::test]
+    async fn of_two_runs_one_waits_until_the_other_is_done_or_dead() {
+        let folder = crate::folder::Folder::create().unwrap();
+        let first = alone(folder.path()).await.unwrap();
+        let wait = PAUSE * 3;
+        assert!(tokio::time::timeout(wait, alone(folder.path())).await.is_err(), "two at once");
+        drop(first);
+        assert!(tokio::time::timeout(wait, alone(folder.path())).await.is_ok());
     }
 
     #[test]

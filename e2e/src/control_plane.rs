@@ -16,16 +16,10 @@ use crate::folder::Folder;
 use crate::kubeconfig::{self, Proof};
 use crate::ports::Ports;
 use crate::process::{Process, write_private};
-use crate::wait;
+use crate::{audit, wait};
 
 /// How long a `ServiceAccount`'s token lasts: longer than any run.
 const TOKEN_SECONDS: i64 = 12 * 3600;
-
-/// Who did what, without the what's content: enough to derive rights and to see refusals.
-const AUDIT_POLICY: &str = r#"{
-  "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
-  "omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]
-}"#;
 
 /// A running control plane.
 ///
@@ -226,7 +220,7 @@ fn write_credentials(authority: &Authority, folder: &Path) -> Result<()> {
     let tokens = rcgen::KeyPair::generate().context("could not make a key")?;
     write_private(&folder.join("tokens.key"), &tokens.serialize_pem())?;
     write_private(&folder.join("tokens.pub"), &tokens.public_key_pem())?;
-    write_private(&folder.join("audit-policy.json"), AUDIT_POLICY)
+    write_private(&folder.join("audit-policy.json"), &audit::policy().to_string())
 }
 
 fn start_etcd(binaries: &Binaries, folder: &Path, ports: &mut Ports) -> Result<(Process, String)> {

@@ -22,6 +22,8 @@ pub enum Needs {
     OwnControlPlane,
     /// Cluster API's own manager on the shared control plane.
     ClusterApi,
+    /// All programs, and no control plane: those that it needs it starts itself.
+    Programs,
 }
 
 /// Where control planes come from.
@@ -43,11 +45,13 @@ pub struct Ground {
     plane: Option<ControlPlane>,
     origin: Origin,
     namespaces: Vec<String>,
+    seed: u64,
 }
 
 impl Ground {
     /// As the environment says: `KUBECONFIG`, else `KUBEBUILDER_ASSETS`, else all of our own.
-    pub async fn from_environment() -> Result<Self> {
+    /// `seed` is for what scenarios do at random.
+    pub async fn from_environment(seed: u64) -> Result<Self> {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let origin = if let Some(path) = set("KUBECONFIG") {
             let kubeconfig = PathBuf::from(path);
@@ -59,7 +63,14 @@ impl Ground {
         } else {
             Origin::Built(Binaries::obtain().await?)
         };
-        Ok(Self { contract: None, cluster_api: None, plane: None, origin, namespaces: Vec::new() })
+        let namespaces = Vec::new();
+        Ok(Self { contract: None, cluster_api: None, plane: None, origin, namespaces, seed })
+    }
+
+    /// What the run was seeded with.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// Why this ground cannot carry what a scenario needs, if it cannot.
@@ -78,6 +89,9 @@ impl Ground {
             }
             (Origin::Assets(_) | Origin::Existing { .. }, Needs::ClusterApi) => {
                 Some("only a control plane of our own can reach Cluster API's webhooks here")
+            }
+            (Origin::Assets(_) | Origin::Existing { .. }, Needs::Programs) => {
+                Some("only what is built here has helm and Cluster API's manager")
             }
         }
     }
@@ -100,6 +114,14 @@ impl Ground {
         }
     }
 
+    /// The programs that we built.
+    pub fn binaries(&self) -> Result<&Binaries> {
+        match &self.origin {
+            Origin::Built(binaries) => Ok(binaries),
+            Origin::Assets(_) | Origin::Existing { .. } => bail!("nothing was built here"),
+        }
+    }
+
     /// Cluster API's own manager, and our definitions, on the shared control plane.
     pub async fn cluster_api(&mut self) -> Result<&mut ClusterApi> {
         if self.cluster_api.is_none() {
@@ -114,7 +136,7 @@ impl Ground {
     pub async fn prepare(&mut self, needs: Needs) -> Result<()> {
         match (needs, &self.origin) {
             (Needs::ClusterApi, _) => self.cluster_api().await.map(|_| ()),
-            (Needs::OwnControlPlane, _) | (_, Origin::Existing { .. }) => Ok(()),
+            (Needs::OwnControlPlane | Needs::Programs, _) | (_, Origin::Existing { .. }) => Ok(()),
             (Needs::ApiServer | Needs::Controllers, _) => self.control_plane().await.map(|_| ()),
         }
     }

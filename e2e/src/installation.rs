@@ -3,8 +3,7 @@
 //!
 //! The chart is rendered by helm and applied whole, but for its Deployments: there is no kubelet to
 //! run them here, so each becomes a process with the arguments of its container and the token of
-//! its
-//! `ServiceAccount`.
+//! its `ServiceAccount`.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -55,15 +54,48 @@ pub struct Plan {
     pub runners: usize,
     /// Seeds ids, and the moments at which processes are killed.
     pub seed: u64,
+    /// The namespace whose objects the provider looks at: other stories' fleets are on the same
+    /// control plane.
+    pub watches: String,
+}
+
+impl Plan {
+    /// One Mac's worth of runners, and hosts for three Macs and one to spare.
+    #[must_use]
+    pub fn new(namespace: String, cluster: ClusterForm, seed: u64) -> Self {
+        let watches = namespace.clone();
+        Self { namespace, hosts: 4, cluster, runners: 2, seed, watches }
+    }
 }
 
 /// A program that can be started again.
 struct Program {
     name: String,
+    /// Its `ServiceAccount`.
+    account: String,
     path: PathBuf,
     arguments: Vec<String>,
     environment: BTreeMap<String, String>,
+    health_port: u16,
     process: Process,
+}
+
+impl Program {
+    /// Starts it again if it ended because another may lead by now, as its Deployment would. Any
+    /// other end of its own is an error.
+    fn must_live(&mut self, folder: &Path) -> Result<()> {
+        if self.process.ended()?.is_none() {
+            return Ok(());
+        }
+        ensure!(self.process.tail().contains("lost the lead"), "{}", self.process.tail());
+        self.start(folder)
+    }
+
+    fn start(&mut self, folder: &Path) -> Result<()> {
+        let Self { name, path, arguments, environment, .. } = self;
+        self.process = launch(name, path, arguments, environment, folder)?;
+        Ok(())
+    }
 }
 
 /// Applecart, running.
@@ -72,6 +104,9 @@ pub struct Installation {
     pub plan: Plan,
     client: Client,
     folder: PathBuf,
+    ssh_port: u16,
+    /// What the chart would run, until it runs.
+    deployments: Vec<Value>,
     // In the order in which they end: those that act first, then the world around them.
     programs: Vec<Program>,
     macs: Process,
@@ -86,14 +121,23 @@ pub struct Installation {
 impl Installation {
     /// Installs all of it on `plane`, which must have Cluster API and our definitions.
     pub async fn start(plane: &mut ControlPlane, plan: Plan) -> Result<Self> {
+        let mut installation = Self::prepare(plane, plan).await?;
+        installation.begin(plane).await?;
+        Ok(installation)
+    }
+
+    /// Installs all of it, but starts none of its programs yet: see [`Installation::begin`].
+    pub async fn prepare(plane: &mut ControlPlane, plan: Plan) -> Result<Self> {
         let folder = plane.folder().join(&plan.namespace);
         std::fs::create_dir_all(&folder).context("could not create a folder")?;
         let ssh_port = plane.free_port()?;
-        let (scaleway, environment) = start_scaleway(&plan, &folder).await?;
+        let (scaleway, environment) = start_scaleway(&plan, ssh_port, &folder).await?;
         let (macs, macs_url) = start_macs(&environment, ssh_port, &folder).await?;
         let mut installation = Self {
             client: plane.client(),
             folder,
+            ssh_port,
+            deployments: Vec::new(),
             programs: Vec::new(),
             macs,
             macs_url,
@@ -104,11 +148,16 @@ impl Installation {
             plan,
         };
         installation.register_key().await?;
-        let deployments = installation.apply_chart(plane).await?;
-        for deployment in deployments {
-            installation.run_deployment(plane, &deployment, ssh_port).await?;
-        }
+        installation.deployments = installation.apply_chart(plane).await?;
         Ok(installation)
+    }
+
+    /// Starts its programs.
+    pub async fn begin(&mut self, plane: &mut ControlPlane) -> Result<()> {
+        for deployment in std::mem::take(&mut self.deployments) {
+            self.run_deployment(plane, &deployment).await?;
+        }
+        Ok(())
     }
 
     /// The fleet's SSH key: in its Secret, and known to Scaleway.
@@ -195,9 +244,8 @@ impl Installation {
                 "pools": [pool],
             },
             "server": {"appUrl": "https://ci.example"},
-            // Other stories' fleets are on the same control plane.
             "provider": {"extraArgs": [
-                format!("--namespace={}", self.plan.namespace),
+                format!("--namespace={}", self.plan.watches),
                 "--claim-settle=1s", "--look-interval=1s", "--keep-interval=10s",
                 "--bootstrap-retry=2s", "--ssh-patience=1m",
             ]},
@@ -211,12 +259,7 @@ impl Installation {
     }
 
     /// Runs a Deployment's container as a process under its `ServiceAccount`.
-    async fn run_deployment(
-        &mut self,
-        plane: &mut ControlPlane,
-        deployment: &Value,
-        ssh_port: u16,
-    ) -> Result<()> {
+    async fn run_deployment(&mut self, plane: &mut ControlPlane, deployment: &Value) -> Result<()> {
         let name = objects::name(deployment)?.to_owned();
         let pod = &deployment["spec"]["template"]["spec"];
         let account = pod["serviceAccountName"].as_str().context("no ServiceAccount")?;
@@ -226,8 +269,8 @@ impl Installation {
         let given = container["args"].as_array().context("no arguments")?;
         let mut arguments: Vec<String> =
             given.iter().filter_map(|a| a.as_str().map(str::to_owned)).collect();
-        let health = plane.free_port()?;
-        arguments.push(format!("--health-probe-bind-address=127.0.0.1:{health}"));
+        let health_port = plane.free_port()?;
+        arguments.push(format!("--health-probe-bind-address=127.0.0.1:{health_port}"));
         if arguments.first().is_some_and(|verb| verb == "provider") {
             let tart = self.folder.join("tart.tar.gz");
             let mut packer = Command::new(program("applecart")?);
@@ -235,7 +278,7 @@ impl Installation {
             ensure!(status.context("could not start applecart")?.success(), "no Tart to install");
             arguments.push(format!("--tart-tarball-path={}", tart.display()));
             arguments.push(format!("--tartkubelet-binary-path={}", tart.display()));
-            arguments.push(format!("--ssh-port={ssh_port}"));
+            arguments.push(format!("--ssh-port={}", self.ssh_port));
         }
         let mut environment = self.scaleway_environment.clone();
         for variable in container["env"].as_array().into_iter().flatten() {
@@ -250,7 +293,29 @@ impl Installation {
         environment.insert("KUBECONFIG".to_owned(), kubeconfig.display().to_string());
         let path = program("applecart")?;
         let process = launch(&name, &path, &arguments, &environment, &self.folder)?;
-        self.programs.push(Program { name, path, arguments, environment, process });
+        let account = account.to_owned();
+        let program = Program { name, account, path, arguments, environment, health_port, process };
+        self.programs.push(program);
+        Ok(())
+    }
+
+    /// Starts a second provider beside the first, as a second replica is.
+    pub fn second_provider(&mut self, plane: &mut ControlPlane) -> Result<()> {
+        let provider = |program: &&Program| program.arguments.iter().any(|a| a == "provider");
+        let first = self.programs.iter().find(provider).context("no provider runs")?;
+        let (path, mut environment) = (first.path.clone(), first.environment.clone());
+        let name = format!("{}-second", first.name);
+        environment.insert("POD_NAME".to_owned(), format!("{}-1", first.name));
+        let port = format!("--health-probe-bind-address=127.0.0.1:{}", first.health_port);
+        let health_port = plane.free_port()?;
+        let other = format!("--health-probe-bind-address=127.0.0.1:{health_port}");
+        let arguments = first.arguments.iter();
+        let arguments: Vec<String> =
+            arguments.map(|a| if *a == port { other.clone() } else { a.clone() }).collect();
+        let account = first.account.clone();
+        let process = launch(&name, &path, &arguments, &environment, &self.folder)?;
+        let program = Program { name, account, path, arguments, environment, health_port, process };
+        self.programs.push(program);
         Ok(())
     }
 
@@ -271,7 +336,7 @@ impl Installation {
         loop {
             self.kill_something().await?;
             for program in &mut self.programs {
-                program.process.must_live()?;
+                program.must_live(&self.folder)?;
             }
             self.macs.must_live()?;
             let seen = look(&client).await;
@@ -297,17 +362,14 @@ impl Installation {
         if let Some(program) = self.programs.get_mut(which) {
             program.process.kill()?;
             *self.kills.entry(program.name.clone()).or_default() += 1;
-            let Program { name, path, arguments, environment, .. } = program;
-            program.process = launch(name, path, arguments, environment, &self.folder)?;
-            return Ok(());
+            return program.start(&self.folder);
         }
         self.kill_an_agent(number).await
     }
 
     /// One Mac's agent dies; its launchd starts it again.
     async fn kill_an_agent(&mut self, number: usize) -> Result<()> {
-        let macs = request("GET", &format!("{}/macs", self.macs_url), &[], None).await?;
-        let macs = macs.as_array().cloned().unwrap_or_default();
+        let macs = self.macs().await?;
         let running: Vec<&str> = macs
             .iter()
             .filter(|mac| mac["agent_pid"].is_number())
@@ -340,6 +402,35 @@ impl Installation {
         request(method, &url, &[("X-Auth-Token", key)], body).await
     }
 
+    /// What each of its programs says on one of its health pages, if that is well.
+    pub async fn pages(&self, path: &str) -> Result<Vec<String>> {
+        let mut pages = Vec::new();
+        for program in &self.programs {
+            let url = format!("http://127.0.0.1:{}{path}", program.health_port);
+            pages.push(page(&url).await?);
+        }
+        Ok(pages)
+    }
+
+    /// Everything there is at Scaleway, by host: what nobody but a test may know.
+    pub async fn state(&self) -> Result<Value> {
+        self.scaleway("GET", "/sim/state", None).await
+    }
+
+    /// How often each host was wiped so far, by its id.
+    pub async fn wipes(&self) -> Result<BTreeMap<String, u64>> {
+        let state = self.state().await?;
+        let hosts = state["hosts"].as_array().context("the state has no hosts")?;
+        let wipes = |host: &Value| Some((host["id"].as_str()?.to_owned(), host["wipes"].as_u64()?));
+        hosts.iter().map(|host| wipes(host).context("a host without wipes")).collect()
+    }
+
+    /// The Macs as a person beside them would see them.
+    pub async fn macs(&self) -> Result<Vec<Value>> {
+        let macs = request("GET", &format!("{}/macs", self.macs_url), &[], None).await?;
+        Ok(macs.as_array().cloned().unwrap_or_default())
+    }
+
     /// The last lines of everything.
     #[must_use]
     pub fn tails(&self) -> String {
@@ -352,27 +443,24 @@ impl Installation {
     #[must_use]
     pub fn users(&self) -> Vec<String> {
         let user = |program: &Program| {
-            format!("system:serviceaccount:{}:{}", self.plan.namespace, program.name)
+            format!("system:serviceaccount:{}:{}", self.plan.namespace, program.account)
         };
         self.programs.iter().map(user).collect()
     }
 }
 
-async fn start_scaleway(plan: &Plan, folder: &Path) -> Result<(Process, BTreeMap<String, String>)> {
+async fn start_scaleway(
+    plan: &Plan,
+    ssh_port: u16,
+    folder: &Path,
+) -> Result<(Process, BTreeMap<String, String>)> {
     let mut command = Command::new(program("applecart")?);
-    // Every run has addresses of its own.
-    let id = std::process::id();
-    let first = format!("127.{}.{}.1", 64 + id % 128, plan.seed % 250);
+    // The port is nobody else's, so these addresses are nobody else's either.
+    let first = format!("127.{}.{}.1", 64 + ssh_port / 256, ssh_port % 256);
     command
         .args(["sim", "scaleway", "--first-address", &first, "--pool-prefix", POOL_PREFIX])
-        .args([
-            "--os",
-            "macos-tahoe-26.0",
-            "--hosts",
-            &plan.hosts.to_string(),
-            "--seed",
-            &plan.seed.to_string(),
-        ])
+        .args(["--os", "macos-tahoe-26.0", "--hosts", &plan.hosts.to_string()])
+        .args(["--seed", &plan.seed.to_string()])
         .args(["--reinstalling-seconds", "4", "--rebooting-seconds", "2"]);
     let mut process = Process::start("scaleway", &command, folder)?;
     let environment = exports(&mut process, "SCW_API_URL").await?;
@@ -426,6 +514,15 @@ pub fn program(name: &str) -> Result<PathBuf> {
     let path = own.with_file_name(name);
     ensure!(path.exists(), "{} is missing: run `cargo xtask e2e`", path.display());
     Ok(path)
+}
+
+/// A page that is answered with 200; anything else is an error with what it says.
+pub async fn page(url: &str) -> Result<String> {
+    let answer = reqwest::Client::new().get(url).timeout(ANSWER_WITHIN).send().await;
+    let answer = answer.with_context(|| format!("GET {url}"))?;
+    let (status, text) = (answer.status(), answer.text().await?);
+    ensure!(status.is_success(), "{url}: {status} {text}");
+    Ok(text)
 }
 
 async fn request(

@@ -33,6 +33,7 @@
 //! with a row in [`scenarios::ALL`]. The runner gives all of them one control plane; each takes a
 //! namespace of its own ([`Ground::namespace`]) or starts a control plane of its own.
 
+pub mod audit;
 pub mod binaries;
 pub mod certificates;
 pub mod cluster_api;
@@ -51,6 +52,7 @@ pub mod runner;
 pub mod scenarios;
 pub mod wait;
 
+pub use audit::Audit;
 pub use binaries::Binaries;
 pub use cluster_api::ClusterApi;
 pub use control_plane::ControlPlane;

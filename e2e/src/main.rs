@@ -19,6 +19,7 @@ Examples:
   cargo xtask e2e                         every scenario
   cargo xtask e2e --list                  what there is
   cargo xtask e2e contract_               those with `contract_` in their names
+  cargo xtask e2e --seed 7 a_fleet_grows  kill processes at other moments
   cargo xtask e2e --keep our_definitions  and then a control plane to look at, until Ctrl-C";
 
 /// Run scenarios on a real Kubernetes control plane with Cluster API's own manager.
@@ -34,6 +35,10 @@ struct CommandLine {
     /// Leave the control plane up after the scenarios, until Ctrl-C, and print its kubeconfig
     #[arg(long)]
     keep: bool,
+    /// Seeds the moments at which processes are killed, and the ids of simulated hosts; a scenario
+    /// that failed names the seed that it ran with
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
 }
 
 /// The exit code of a program that Ctrl-C ended, by custom.
@@ -64,7 +69,7 @@ fn run(typed: &CommandLine) -> Result<ExitCode> {
     let runtime = tokio::runtime::Runtime::new().context("no runtime")?;
     runtime.block_on(async {
         tokio::select! {
-            passed = runner::run(&typed.scenarios, typed.keep) => {
+            passed = runner::run(&typed.scenarios, typed.keep, typed.seed) => {
                 Ok(if passed? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
             }
             // The run is dropped here, and with it everything that it started.

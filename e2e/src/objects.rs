@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use http::Request;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams,
@@ -151,6 +152,16 @@ pub async fn merge(client: &Client, object: &Value, patch: &Value) -> Result<Val
     value(&merged.with_context(|| told("patch", object))?)
 }
 
+/// Gives an object exactly these annotations, whatever it had: as `clusterctl move` does.
+pub async fn replace_annotations(client: &Client, object: &Value, notes: &Value) -> Result<Value> {
+    let change = json!([{"op": "add", "path": "/metadata/annotations", "value": notes}]);
+    let url = format!("{}/{}", api(client, object)?.resource_url(), name(object)?);
+    let request = Request::patch(url)
+        .header("Content-Type", "application/json-patch+json")
+        .body(change.to_string().into_bytes())?;
+    client.request(request).await.with_context(|| told("annotate", object))
+}
+
 /// Merges a patch into an object through its status subresource.
 pub async fn merge_status(client: &Client, object: &Value, patch: &Value) -> Result<Value> {
     let (api, parameters) = (api(client, object)?, PatchParams::default());
@@ -162,6 +173,24 @@ pub async fn merge_status(client: &Client, object: &Value, patch: &Value) -> Res
 pub async fn delete(client: &Client, object: &Value) -> Result<()> {
     let deleted = api(client, object)?.delete(name(object)?, &DeleteParams::default()).await;
     deleted.map(|_| ()).with_context(|| told("delete", object))
+}
+
+/// Takes an object away without what hangs on it, and without asking whoever wants a say.
+pub async fn orphan(client: &Client, object: &Value) -> Result<()> {
+    let (api, name) = (api(client, object)?, name(object)?);
+    let told = || told("orphan what hangs on", object);
+    api.delete(name, &DeleteParams::orphan()).await.with_context(told)?;
+    wait::until(&told(), async || {
+        let Some(found) = api.get_opt(name).await? else { return Ok(Some(())) };
+        // The garbage collector's own finalizer goes once it has let the others go.
+        let finalizers = found.metadata.finalizers.unwrap_or_default();
+        if !finalizers.iter().any(|finalizer| finalizer == "orphan") {
+            let free = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            api.patch(name, &PatchParams::default(), &free).await?;
+        }
+        Ok(None)
+    })
+    .await
 }
 
 /// Waits until an object looks as `fits` wants it; tells what it last looked like if it never does.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 const FIRST: u16 = 20_000;
 const LAST: u16 = 31_999;
 /// Ports of one block, the one that holds it included.
-const BLOCK: u16 = 32;
+const BLOCK: u16 = 64;
 
 /// A block of ports. Its first port is bound for as long as this lives, which locks all the others:
 /// parallel runs never hand out the same port, and a dead run's block is free at once.

@@ -84,6 +84,12 @@ impl Process {
         self.child.wait().with_context(|| format!("lost sight of {}", self.name))
     }
 
+    /// Stops it where it is, or lets it go on: it lives, and does nothing.
+    pub fn freeze(&self, frozen: bool) -> Result<()> {
+        let signal = if frozen { Signal::STOP } else { Signal::CONT };
+        kill_process(self.pid(), signal).with_context(|| format!("could not signal {}", self.name))
+    }
+
     /// Where its output is.
     #[must_use]
     pub fn log(&self) -> &Path {

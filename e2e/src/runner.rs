@@ -1,5 +1,6 @@
 //! Runs scenarios one after the other and tells how each ended.
 
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
@@ -19,19 +20,17 @@ pub fn list() {
 }
 
 /// Runs those whose names contain one of `wanted` (all if there is none), prints each with its time
-/// and ends with the line `e2e: N passed, M failed`. `false`: something failed.
-pub async fn run(wanted: &[String], keep: bool) -> Result<bool> {
+/// and ends with a line that counts every scenario there is. `false`: something failed.
+pub async fn run(wanted: &[String], keep: bool, seed: u64) -> Result<bool> {
     let chosen: Vec<&Scenario> = ALL.iter().filter(|scenario| scenario.is_in(wanted)).collect();
     ensure!(!chosen.is_empty(), "no scenario is called like that: see `cargo xtask e2e --list`");
-    let mut ground = Ground::from_environment().await?;
-    let mut counts = Counts::default();
+    let mut ground = Ground::from_environment(seed).await?;
+    let mut counts = Counts { not_asked_for: ALL.len() - chosen.len(), ..Counts::default() };
     for scenario in chosen {
         run_one(scenario, &mut ground, &mut counts).await;
     }
-    if wanted.is_empty() {
-        print_missing();
-    }
-    println!("e2e: {} passed, {} failed", counts.passed, counts.failed);
+    print_missing();
+    println!("{counts}");
     if keep {
         keep_up(&mut ground).await?;
     }
@@ -39,15 +38,36 @@ pub async fn run(wanted: &[String], keep: bool) -> Result<bool> {
     Ok(counts.failed == 0)
 }
 
+/// What became of every scenario there is.
 #[derive(Default)]
 struct Counts {
-    passed: u32,
-    failed: u32,
+    passed: usize,
+    failed: usize,
+    not_asked_for: usize,
+    left_out: usize,
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { passed, failed, not_asked_for, left_out } = self;
+        write!(f, "e2e: {passed} passed, {failed} failed")?;
+        for (count, what) in [
+            (*not_asked_for, "not asked for"),
+            (*left_out, "left out"),
+            (MISSING.len(), "lines of the contract missing"),
+        ] {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 async fn run_one(scenario: &Scenario, ground: &mut Ground, counts: &mut Counts) {
     let name = scenario.name;
     if let Some(why) = ground.cannot_carry(scenario.needs) {
+        counts.left_out += 1;
         println!("left out        {name}: {why}");
         return;
     }
@@ -70,7 +90,8 @@ async fn run_one(scenario: &Scenario, ground: &mut Ground, counts: &mut Counts) 
         }
         Err(error) => {
             counts.failed += 1;
-            println!("FAILED  {time} {name}\n{error:#}\n{}", ground.tails());
+            let seed = ground.seed();
+            println!("FAILED  {time} {name} (--seed {seed})\n{error:#}\n{}", ground.tails());
         }
     }
 }
@@ -101,4 +122,19 @@ fn print_missing() {
 
 fn seconds(time: Duration) -> String {
     format!("{:5.1} s", time.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_counts_those_that_did_not_run_too() {
+        let counts = Counts { passed: 12, not_asked_for: 26, left_out: 2, ..Counts::default() };
+        let line = counts.to_string();
+        let start = "e2e: 12 passed, 0 failed, 26 not asked for, 2 left out";
+        assert!(line.starts_with(start), "{line}");
+        let all = Counts { passed: 40, ..Counts::default() }.to_string();
+        assert!(!all.contains("asked for") && !all.contains("left out"), "{all}");
+    }
 }

@@ -1,12 +1,16 @@
 //! The stories, and the one list of them.
 
+mod chart;
 mod conformance;
 mod contract;
 mod contract_live;
 mod definitions;
 mod explain;
 mod fleet;
+mod foreign;
 mod ground;
+mod ownership;
+mod running;
 mod take_over;
 
 use anyhow::Result;
@@ -61,10 +65,10 @@ pub const ALL: &[Scenario] = &[
     scenario!(ApiServer, definitions::a_pool_is_scaled_like_a_deployment),
     scenario!(Controllers, conformance::the_simulated_api_server_answers_as_the_real_one),
     scenario!(ApiServer, explain::every_field_says_what_it_is_for),
-    scenario!(
-        OwnControlPlane,
-        take_over::objects_of_the_system_before_us_live_on_under_our_definitions
-    ),
+    scenario!(Programs, chart::the_chart_refuses_wrong_values_by_name),
+    scenario!(Programs, chart::the_chart_takes_hostile_values_as_text),
+    scenario!(OwnControlPlane, running::health_pages_say_what_was_checked),
+    scenario!(Programs, take_over::objects_of_the_system_before_us_live_on_under_our_definitions),
     scenario!(ApiServer, contract::contract_01_the_definitions_speak_both_contracts),
     scenario!(ApiServer, contract::contract_02_the_definitions_are_found_where_cluster_api_looks),
     scenario!(ApiServer, contract::contract_03_the_definitions_carry_clusterctls_labels),
@@ -82,14 +86,20 @@ pub const ALL: &[Scenario] = &[
         ClusterApi,
         fleet::contract_16_17_with_our_control_plane_nodes_go_and_jobs_are_waited_for
     ),
+    scenario!(
+        ClusterApi,
+        foreign::a_cluster_whose_secrets_are_forbidden_says_so_and_the_rest_goes_on
+    ),
+    scenario!(ClusterApi, ownership::a_fleet_rolls_to_a_new_template_under_two_providers),
+    scenario!(ClusterApi, ownership::a_detached_machine_goes_without_its_host),
     scenario!(ClusterApi, contract_live::contract_07_a_fresh_object_is_left_alone),
     scenario!(ClusterApi, contract_live::contract_08_the_finalizer_comes_before_the_first_call),
+    scenario!(ClusterApi, contract_live::contract_11_a_lost_host_is_told),
     scenario!(ClusterApi, contract_live::contract_09_provisioned_comes_with_a_provider_id),
     scenario!(ClusterApi, contract_live::contract_13_machines_are_ready_and_available),
     scenario!(ClusterApi, contract_live::contract_18_what_others_wrote_stays),
     scenario!(ClusterApi, contract_live::contract_14_paused_means_no_call_outside),
     scenario!(ClusterApi, contract_live::contract_21_an_externally_managed_cluster_is_left_alone),
-    scenario!(ClusterApi, contract_live::contract_11_a_lost_host_is_told),
     scenario!(ClusterApi, contract_live::contract_10_what_is_provisioned_stays_so),
     scenario!(ClusterApi, contract_live::contract_12_a_time_moves_with_its_status_alone),
     scenario!(ClusterApi, contract_live::contract_04_conditions_always_have_reason_and_time),

@@ -52,7 +52,7 @@ mod tests {
         assert_eq!(Counts::read(line), Some(Counts { passed: 12, failed: 3 }));
         let line = "test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
         assert_eq!(Counts::read(line), Some(Counts::default()));
-        let line = "e2e: 12 passed, 3 failed";
+        let line = "e2e: 12 passed, 3 failed, 26 not asked for, 2 left out";
         assert_eq!(Counts::read(line), Some(Counts { passed: 12, failed: 3 }));
     }
 

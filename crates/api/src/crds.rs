@@ -28,6 +28,11 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     for definition in [&mut machine, &mut cluster, &mut control_plane] {
         spec_schema(definition)["default"] = json!({});
     }
+    let mut pool = document(&RunnerPool::crd());
+    // Pools may have been stored without a spec (S15). They cannot have an empty one, which lacks
+    // what a pool needs; required, it would bar every write to them, that of a finalizer too.
+    let schema = &mut pool["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+    schema.as_object_mut().expect("a schema is an object").remove("required");
     let template = document(&ScalewayAppleSiliconMachineTemplate::crd());
     let mut definitions = [machine, template, cluster, control_plane];
     for definition in &mut definitions {
@@ -40,7 +45,7 @@ pub fn crds() -> Vec<CustomResourceDefinition> {
     }
     definitions
         .into_iter()
-        .chain([document(&RunnerPool::crd())])
+        .chain([pool])
         .map(|definition| serde_json::from_value(definition).expect("still a CRD"))
         .collect()
 }
@@ -210,5 +215,7 @@ mod tests {
             pool["required"],
             json!(["dispatchLabel", "fleetSelector", "image", "runnerLabels"])
         );
+        let whole = &documents[4]["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        assert_eq!(whole.get("required"), None, "a pool without a spec can be written to (S15)");
     }
 }

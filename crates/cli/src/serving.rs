@@ -1,21 +1,21 @@
 //! What every long-running verb of ours needs: a client, a leader's Lease, a health page, an end.
 
+mod health;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use applecart_api::clock::Clock;
-use applecart_operator::leader::Election;
-use axum::Router;
-use axum::routing::get;
+use applecart_operator::leader::{Election, Pulse};
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
+
+use self::health::Health;
 
 /// Longest wait for the leader's Lease to be given up: it runs out by itself.
 const RESIGN_WITHIN: Duration = Duration::from_secs(3);
@@ -36,7 +36,8 @@ pub struct Running {
     /// How this process is called in the Lease; its host name and process id if not given.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     identity: Option<String>,
-    /// Where `/healthz` and `/readyz` answer; `0` switches them off.
+    /// Where `/healthz` (the election turns) and `/readyz` (the API server answers; who leads)
+    /// answer; `0` switches them off.
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
     health_probe_bind_address: String,
     /// What is logged on standard error, such as `warn` or `info,applecart_operator=debug`.
@@ -88,7 +89,6 @@ pub struct Serving {
     pub client: kube::Client,
     arguments: Running,
     clock: Clock,
-    leads: Arc<AtomicBool>,
 }
 
 impl Serving {
@@ -101,7 +101,7 @@ impl Serving {
             .await
             .context("the Kubernetes API server does not answer: check --kubeconfig")?;
         tracing::info!(version = version.git_version, "connected to Kubernetes");
-        Ok(Self { client, arguments: arguments.clone(), clock, leads: Arc::default() })
+        Ok(Self { client, arguments: arguments.clone(), clock })
     }
 
     /// Runs `work` while this process leads, until it is told to end. Losing the lead is an error:
@@ -115,10 +115,9 @@ impl Serving {
         tokio::select! {
             biased;
             told = ended() => told?,
-            served = self.health() => served?,
+            served = self.health(election.pulse()) => served?,
             outcome = self.lead(&mut election, work) => outcome?,
         }
-        self.leads.store(false, Ordering::Relaxed);
         if self.arguments.leader_elect {
             // The Lease runs out by itself if this takes too long.
             let _ = tokio::time::timeout(RESIGN_WITHIN, election.resign()).await;
@@ -141,13 +140,15 @@ impl Serving {
         work: BoxFuture<'static, Result<()>>,
     ) -> Result<()> {
         if !self.arguments.leader_elect {
-            self.leads.store(true, Ordering::Relaxed);
-            return work.await;
+            let pulse = election.pulse();
+            return tokio::select! {
+                never = pulse.listen(&self.client) => match never {},
+                outcome = work => outcome,
+            };
         }
         let stand_by = |holder: &str| tracing::info!(holder, "standing by: another leads");
         let since = election.win(stand_by).await;
         tracing::info!("leading");
-        self.leads.store(true, Ordering::Relaxed);
         tokio::select! {
             biased;
             why = election.keep(since) => bail!("lost the lead: {why}; nothing more is done here"),
@@ -155,8 +156,8 @@ impl Serving {
         }
     }
 
-    /// Serves the health page for ever, or nothing at all.
-    async fn health(&self) -> Result<()> {
+    /// Serves the health pages for ever, or nothing at all.
+    async fn health(&self, pulse: Pulse) -> Result<()> {
         let given = &self.arguments.health_probe_bind_address;
         if given == "0" {
             return std::future::pending().await;
@@ -165,13 +166,7 @@ impl Serving {
         let listener = TcpListener::bind(address)
             .await
             .with_context(|| format!("could not listen on --health-probe-bind-address={given}"))?;
-        let leads = self.leads.clone();
-        let ready = move || {
-            let does = if leads.load(Ordering::Relaxed) { "leading" } else { "standing by" };
-            std::future::ready(format!("kubernetes: answered at start\nleader: {does}\n"))
-        };
-        let page =
-            Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(ready));
+        let page = Health::new(pulse, self.arguments.leader_elect).pages();
         axum::serve(listener, page).await.context("the health page ended")
     }
 }

@@ -10,9 +10,11 @@
 //!   nothing else.
 
 use applecart_api::cluster::ScalewayAppleSiliconClusterStatus;
-use applecart_api::condition::{Says, set};
+use applecart_api::condition::{Condition, Says, set};
 use applecart_api::machine::Initialization;
 use jiff::Timestamp;
+
+use crate::Trouble;
 
 /// The condition that tells whether Cluster API can reach the Nodes.
 const KUBECONFIG: &str = "KubeconfigAvailable";
@@ -32,6 +34,8 @@ pub struct Observed {
     pub owner: Option<Owner>,
     /// How Cluster API gets to the Nodes.
     pub access: Access,
+    /// The last write of its Secrets, if that failed.
+    pub trouble: Option<Trouble>,
 }
 
 /// The Cluster that owns the object.
@@ -63,6 +67,21 @@ pub enum Access {
     },
 }
 
+impl Access {
+    /// The next Secret that we should write and have not written.
+    #[must_use]
+    pub fn unwritten(&self) -> Option<Action> {
+        let Self::Ours { kubeconfig, bootstrap_data } = self else { return None };
+        match kubeconfig {
+            Stored::Absent => Some(Action::CreateKubeconfig),
+            Stored::Stale => Some(Action::UpdateKubeconfig),
+            Stored::Current | Stored::Others => {
+                (!bootstrap_data).then_some(Action::CreateBootstrapData)
+            }
+        }
+    }
+}
+
 /// A Secret that we may have written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stored {
@@ -92,6 +111,15 @@ pub enum Action {
 }
 
 impl Action {
+    /// Whether it writes a Secret of the Cluster: what the provider may not be allowed to.
+    #[must_use]
+    pub fn writes_secret(&self) -> bool {
+        match self {
+            Self::CreateKubeconfig | Self::UpdateKubeconfig | Self::CreateBootstrapData => true,
+            Self::WriteStatus(_) | Self::MarkControlPlane => false,
+        }
+    }
+
     /// What the effect is, for messages about it.
     #[must_use]
     pub fn describe(&self) -> &'static str {
@@ -116,15 +144,9 @@ pub fn decide(now: Timestamp, seen: &Observed) -> Option<Action> {
     if wanted != seen.status {
         return Some(Action::WriteStatus(Box::new(wanted)));
     }
-    if let Access::Ours { kubeconfig, bootstrap_data } = &seen.access {
-        match kubeconfig {
-            Stored::Absent => return Some(Action::CreateKubeconfig),
-            Stored::Stale => return Some(Action::UpdateKubeconfig),
-            Stored::Current | Stored::Others => {}
-        }
-        if !bootstrap_data {
-            return Some(Action::CreateBootstrapData);
-        }
+    let held_up = seen.trouble.as_ref().is_some_and(|trouble| trouble.due_in(now).is_some());
+    if let Some(action) = seen.access.unwritten().filter(|_| !held_up) {
+        return Some(action);
     }
     let marked = owner.control_plane_initialized || owner.control_plane_object;
     (!marked).then_some(Action::MarkControlPlane)
@@ -137,6 +159,7 @@ fn status(now: Timestamp, seen: &Observed) -> ScalewayAppleSiliconClusterStatus 
     status.observed_generation = seen.generation;
     let says = Says { type_: "Ready", status: "True", reason: "Ready", message: String::new() };
     set(&mut status.conditions, says, seen.generation, now);
+    let trouble = seen.trouble.as_ref().filter(|_| seen.access.unwritten().is_some());
     let (holds, reason, message) = match &seen.access {
         Access::NotOurs => {
             status.conditions.retain(|condition| condition.type_ != KUBECONFIG);
@@ -144,10 +167,13 @@ fn status(now: Timestamp, seen: &Observed) -> ScalewayAppleSiliconClusterStatus 
         }
         Access::NoToken(why) => ("False", "WaitingForToken", why.clone()),
         Access::Denied(why) => ("False", "Denied", why.clone()),
-        Access::Ours { kubeconfig, .. } => match kubeconfig {
-            Stored::Absent | Stored::Stale => ("False", "Writing", String::new()),
-            Stored::Current => ("True", "Available", String::new()),
-            Stored::Others => ("True", "GivenByOthers", String::new()),
+        Access::Ours { kubeconfig, .. } => match (trouble, kubeconfig) {
+            (Some(trouble), _) => {
+                ("False", "WriteFailed", format!("could not {}", trouble.message))
+            }
+            (None, Stored::Absent | Stored::Stale) => ("False", "Writing", String::new()),
+            (None, Stored::Current) => ("True", "Available", String::new()),
+            (None, Stored::Others) => ("True", "GivenByOthers", String::new()),
         },
     };
     let says = Says { type_: KUBECONFIG, status: holds, reason, message };
@@ -155,8 +181,23 @@ fn status(now: Timestamp, seen: &Observed) -> ScalewayAppleSiliconClusterStatus 
     status
 }
 
+/// What a person has to mend, if `after` says it and `before` did not: the reason and the words.
+#[must_use]
+pub fn complaint<'a>(
+    before: &ScalewayAppleSiliconClusterStatus,
+    after: &'a ScalewayAppleSiliconClusterStatus,
+) -> Option<(&'a str, &'a str)> {
+    let found = after.conditions.iter().find(|condition| condition.type_ == KUBECONFIG)?;
+    let reason = found.reason.as_deref().filter(|r| matches!(*r, "Denied" | "WriteFailed"))?;
+    let known = |old: &Condition| old.type_ == KUBECONFIG && old.reason == found.reason;
+    let news = !before.conditions.iter().any(known);
+    news.then(|| (reason, found.message.as_deref().unwrap_or_default()))
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn now() -> Timestamp {
@@ -176,6 +217,7 @@ mod tests {
             paused: false,
             owner: Some(owner),
             access: Access::NotOurs,
+            trouble: None,
         }
     }
 
@@ -236,6 +278,34 @@ mod tests {
             (told.status.as_str(), told.reason.as_deref()),
             ("False", Some("WaitingForToken"))
         );
+    }
+
+    #[test]
+    fn a_refused_write_is_told_once_and_holds_up_nothing_else() {
+        let mut seen = owned();
+        seen.access = Access::Ours { kubeconfig: Stored::Absent, bootstrap_data: false };
+        assert_eq!(next(&mut seen), Some(Action::CreateKubeconfig));
+        let message = "create the Cluster's kubeconfig Secret: secrets is forbidden".to_owned();
+        let retry_at = now() + Duration::from_secs(10);
+        seen.trouble = Some(Trouble { message, retry_at });
+        let before = seen.status.clone();
+        assert_eq!(next(&mut seen), Some(Action::MarkControlPlane));
+        let words = "could not create the Cluster's kubeconfig Secret: secrets is forbidden";
+        assert_eq!(complaint(&before, &seen.status), Some(("WriteFailed", words)));
+        assert_eq!(complaint(&seen.status, &seen.status), None);
+        seen.owner.as_mut().unwrap().control_plane_initialized = true;
+        assert_eq!(next(&mut seen), None);
+        assert_eq!(decide(retry_at, &seen), Some(Action::CreateKubeconfig));
+    }
+
+    #[test]
+    fn a_denied_read_is_a_complaint_too() {
+        let mut seen = owned();
+        seen.access = Access::Denied("the provider may not get Secrets in x".into());
+        let before = seen.status.clone();
+        next(&mut seen);
+        let words = "the provider may not get Secrets in x";
+        assert_eq!(complaint(&before, &seen.status), Some(("Denied", words)));
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! Leader election: the shell of `core::leader`. Old and new providers hold the same Lease, so that
 //! they never act together.
 
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+
 use applecart_api::clock::Clock;
 use applecart_core::Outcome;
 use applecart_core::leader::{Decision, GOOD_FOR, LOOK_EVERY, Observed, RENEW_WITHIN, decide};
@@ -21,6 +24,49 @@ pub struct Election {
     clock: Clock,
     /// Version of the Lease as last seen, and since when, by a clock that nobody sets.
     last: Option<(String, Instant)>,
+    pulse: Pulse,
+}
+
+/// When an election was last heard of, for whoever asks how its process is. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Pulse(Arc<Mutex<Beat>>);
+
+/// What was heard of an election, by a clock that nobody sets.
+#[derive(Clone, Debug, Default)]
+pub struct Beat {
+    /// When a look at the Lease last ended, however it ended.
+    pub looked: Option<Instant>,
+    /// When the API server last told what the Lease is.
+    pub answered: Option<Instant>,
+    /// When the Lease was last renewed by us, if we hold it.
+    pub renewed: Option<Instant>,
+    /// Who else holds it.
+    pub holder: Option<String>,
+}
+
+impl Pulse {
+    /// What was heard last.
+    #[must_use]
+    pub fn beat(&self) -> Beat {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks the API server again and again, for a process that runs without an election.
+    pub async fn listen(&self, client: &kube::Client) -> Infallible {
+        loop {
+            let answer = calls::read("its version", client.apiserver_version()).await;
+            let now = Instant::now();
+            self.note(|beat| {
+                beat.looked = Some(now);
+                beat.answered = answer.is_ok().then_some(now).or(beat.answered);
+            });
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn note(&self, note: impl FnOnce(&mut Beat)) {
+        note(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
 }
 
 /// How one attempt to renew ended.
@@ -40,7 +86,20 @@ impl Election {
         us: String,
         clock: Clock,
     ) -> Self {
-        Self { leases: Api::namespaced(client, namespace), name, us, clock, last: None }
+        Self {
+            leases: Api::namespaced(client, namespace),
+            name,
+            us,
+            clock,
+            last: None,
+            pulse: Pulse::default(),
+        }
+    }
+
+    /// When it was last heard of; stays current while it runs.
+    #[must_use]
+    pub fn pulse(&self) -> Pulse {
+        self.pulse.clone()
     }
 
     /// Waits until the Lease is ours, and says since when at the latest. `stand_by` is told of each
@@ -58,6 +117,7 @@ impl Election {
                 }
                 Ok((decision @ (Decision::Take | Decision::Renew), lease)) => {
                     if self.write(&decision, lease.as_ref()).await == Outcome::Done {
+                        self.pulse.note(|beat| beat.renewed = Some(began));
                         return began;
                     }
                 }
@@ -79,7 +139,10 @@ impl Election {
             tokio::time::sleep(LOOK_EVERY).await;
             let began = Instant::now();
             match tokio::time::timeout_at(renewed_at + RENEW_WITHIN, self.renew()).await {
-                Ok(Renewal::Done) => renewed_at = began,
+                Ok(Renewal::Done) => {
+                    renewed_at = began;
+                    self.pulse.note(|beat| beat.renewed = Some(began));
+                }
                 Ok(Renewal::Lost(why)) => return why,
                 Ok(Renewal::Unknown) if renewed_at.elapsed() < RENEW_WITHIN => {}
                 Ok(Renewal::Unknown) | Err(_) => {
@@ -121,8 +184,10 @@ impl Election {
     }
 
     async fn look(&mut self) -> Result<(Decision, Option<Lease>), ReadError> {
-        let read = calls::read("the leader's Lease", self.leases.get_opt(self.name)).await?;
+        let read = calls::read("the leader's Lease", self.leases.get_opt(self.name)).await;
         let now = Instant::now();
+        self.pulse.note(|beat| beat.looked = Some(now));
+        let read = read?;
         let version = read.as_ref().and_then(ResourceExt::resource_version).unwrap_or_default();
         let unchanged_since = match &self.last {
             Some((last, since)) if *last == version => *since,
@@ -137,7 +202,15 @@ impl Election {
             good_for: good_for.map_or(GOOD_FOR, std::time::Duration::from_secs),
             unchanged_for: now - unchanged_since,
         };
-        Ok((decide(&self.us, &seen), read))
+        let decision = decide(&self.us, &seen);
+        self.pulse.note(|beat| {
+            beat.answered = Some(now);
+            beat.holder = match &decision {
+                Decision::StandBy(holder) => Some(holder.clone()),
+                Decision::Take | Decision::Renew => None,
+            };
+        });
+        Ok((decision, read))
     }
 
     /// Takes or renews, if the Lease is still as it was read.

@@ -9,16 +9,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use applecart_api::clock::Clock;
 use applecart_api::keys::{finalizer, label};
-use applecart_api::runner_pool::{RunnerPool, RunnerPoolStatus};
+use applecart_api::runner_pool::{RunnerPool, RunnerPoolSpec, RunnerPoolStatus};
 use applecart_core::Outcome;
 use applecart_core::runner_pool::{
-    Account, Action, Decision, Limits, Observed, Pool, Runner, RunnerState, account, decide, pod,
+    Account, Action, Decision, Limits, Observed, Pool, Reason, Runner, RunnerState, account,
+    decide, pod,
 };
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, future};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+    Preconditions,
+};
+use kube::core::DeserializeGuard;
 use kube::runtime::controller::{Action as Wake, Config};
 use kube::runtime::{Controller, watcher};
 use kube::{Api, Resource, ResourceExt};
@@ -65,6 +70,10 @@ impl Context {
     }
 }
 
+/// A pool as the watch has it. One that cannot be read must not blind us to all others (S15); a
+/// turn needs its name alone.
+type Watched = DeserializeGuard<RunnerPool>;
+
 /// What a turn read.
 struct Turn {
     seen: Observed,
@@ -92,7 +101,7 @@ impl RunnerPools {
             begun: Mutex::default(),
         });
         let runners = watcher::Config::default().labels(label::RUNNER_POOL);
-        let (pools, pods): (Api<RunnerPool>, Api<Pod>) = match &self.namespace {
+        let (pools, pods): (Api<Watched>, Api<Pod>) = match &self.namespace {
             Some(namespace) => {
                 (Api::namespaced(client.clone(), namespace), Api::namespaced(client, namespace))
             }
@@ -107,12 +116,12 @@ impl RunnerPools {
     }
 }
 
-fn failed(pool: &RunnerPool, error: &ReadError, context: &Context) -> Wake {
+fn failed(pool: &Watched, error: &ReadError, context: &Context) -> Wake {
     tracing::warn!(pool = %pool.name_any(), error = chain(error), "turn");
     Wake::requeue(context.limits.look)
 }
 
-async fn turn(pool: Arc<RunnerPool>, context: Arc<Context>) -> Result<Wake, ReadError> {
+async fn turn(pool: Arc<Watched>, context: Arc<Context>) -> Result<Wake, ReadError> {
     let Some(turn) = observe(&context, &pool).await? else {
         context.troubles.clear(&pool.uid().unwrap_or_default());
         // Gone, or a read behind the times: then nothing else would ever bring us back.
@@ -142,16 +151,34 @@ async fn tell(context: &Context, turn: &Turn, action: &Action, decision: &Decisi
         return;
     }
     let about = turn.pool.object_ref(&());
-    let warning = matches!(decision.reason, applecart_core::runner_pool::Reason::Trouble(_));
+    let warning = matches!(decision.reason, Reason::Trouble(_) | Reason::Unreadable(_));
     let text = decision.reason.to_string();
     context.events.publish(&about, decision.reason.word(), text, warning).await;
 }
 
-async fn observe(context: &Context, pool: &RunnerPool) -> Result<Option<Turn>, ReadError> {
+/// A pool as it is stored. One whose spec is missing or cannot be read still has runners and a
+/// finalizer: it comes back with an empty spec, and with what is wrong.
+fn parse(stored: &DynamicObject) -> Result<(RunnerPool, Option<String>), serde_json::Error> {
+    let mut value = serde_json::to_value(stored)?;
+    match serde_json::from_value(value.clone()) {
+        Ok(pool) => Ok((pool, None)),
+        Err(error) => {
+            value["spec"] = serde_json::to_value(RunnerPoolSpec::default())?;
+            Ok((serde_json::from_value(value)?, Some(error.to_string())))
+        }
+    }
+}
+
+async fn observe(context: &Context, pool: &Watched) -> Result<Option<Turn>, ReadError> {
     let namespace = pool.namespace().unwrap_or_default();
-    let pools: Api<RunnerPool> = Api::namespaced(context.client.clone(), &namespace);
-    let read = calls::read("the pool", pools.get_opt(&pool.name_any())).await?;
-    let Some(pool) = read else { return Ok(None) };
+    let stored = pools(context, &namespace);
+    let read = calls::read("the pool", stored.get_opt(&pool.name_any())).await?;
+    let Some(stored) = read else { return Ok(None) };
+    let malformed = |error: serde_json::Error| ReadError::Malformed {
+        what: "the pool",
+        why: error.to_string(),
+    };
+    let (pool, unreadable) = parse(&stored).map_err(malformed)?;
     let name = pool.name_any();
     let members = ListParams::default().labels(&format!("{}={name}", label::RUNNER_POOL));
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), &namespace);
@@ -173,6 +200,7 @@ async fn observe(context: &Context, pool: &RunnerPool) -> Result<Option<Turn>, R
             finalizer: pool.finalizers().iter().any(|f| f == finalizer::RUNNER_POOL),
             deleting: pool.metadata.deletion_timestamp.is_some(),
             spec: pool.spec.clone(),
+            unreadable,
             status: pool.status.clone().unwrap_or_default(),
         },
         runners,
@@ -251,8 +279,10 @@ fn owner(pool: &RunnerPool) -> OwnerReference {
     pool.controller_owner_ref(&()).unwrap_or_default()
 }
 
-fn pools(context: &Context, turn: &Turn) -> Api<RunnerPool> {
-    Api::namespaced(context.client.clone(), &turn.namespace)
+/// Pools as they are stored: an answer that holds one without a spec is an answer.
+fn pools(context: &Context, namespace: &str) -> Api<DynamicObject> {
+    let kind = ApiResource::erase::<RunnerPool>(&());
+    Api::namespaced_with(context.client.clone(), namespace, &kind)
 }
 
 fn pin(turn: &Turn, change: &mut Value) {
@@ -270,7 +300,7 @@ async fn set_finalizer(context: &Context, turn: &Turn, present: bool) -> Outcome
     pin(turn, &mut change);
     let patch = Patch::Merge(&change);
     let name = &turn.seen.pool.name;
-    calls::write(pools(context, turn).patch(name, &PatchParams::default(), &patch)).await
+    calls::write(pools(context, &turn.namespace).patch(name, &PatchParams::default(), &patch)).await
 }
 
 async fn write_status(context: &Context, turn: &Turn, status: &RunnerPoolStatus) -> Outcome {
@@ -278,5 +308,10 @@ async fn write_status(context: &Context, turn: &Turn, status: &RunnerPoolStatus)
     pin(turn, &mut change);
     let patch = Patch::Merge(&change);
     let name = &turn.seen.pool.name;
-    calls::write(pools(context, turn).patch_status(name, &PatchParams::default(), &patch)).await
+    calls::write(pools(context, &turn.namespace).patch_status(
+        name,
+        &PatchParams::default(),
+        &patch,
+    ))
+    .await
 }

@@ -77,3 +77,31 @@ async fn a_leader_whose_api_server_hangs_ends_before_another_may_begin() {
     assert!(why.contains("could not be renewed"), "{why}");
     assert!(since.elapsed() <= Duration::from_secs(10), "after {:?}", since.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pulse_tells_looks_from_answers_and_renewals() {
+    let (server, clock) = server();
+    let mut first = candidate(&server, &clock, "first");
+    let pulse = first.pulse();
+    assert!(pulse.beat().looked.is_none());
+    let since = wins(&mut first, 1).await.expect("nobody else leads");
+    assert!(timeout(Duration::from_mins(1), first.keep(since)).await.is_err());
+    let beat = pulse.beat();
+    for (what, when) in
+        [("look", beat.looked), ("answer", beat.answered), ("renewal", beat.renewed)]
+    {
+        let age = when.map(|at| at.elapsed());
+        assert!(age.is_some_and(|age| age < Duration::from_secs(5)), "{what}: {age:?}");
+    }
+    // No call of this one is ever answered: it still looks, and nothing else moves.
+    let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
+        std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
+    });
+    let client = kube::Client::new(silent, "default");
+    let mut hung = Election::new(client, "default", LEASE, "second".to_owned(), clock);
+    let pulse = hung.pulse();
+    assert!(wins(&mut hung, 300).await.is_none());
+    let beat = pulse.beat();
+    assert!(beat.looked.is_some_and(|at| at.elapsed() < Duration::from_secs(20)), "{beat:?}");
+    assert!(beat.answered.is_none() && beat.renewed.is_none(), "{beat:?}");
+}

@@ -6,12 +6,14 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::fleet::{self, CLUSTER_API, INFRASTRUCTURE};
-use crate::installation::{ClusterForm, Installation};
+use crate::installation::{ClusterForm, Installation, POOL_PREFIX};
 use crate::recording::Recording;
-use crate::{Ground, objects};
+use crate::{Audit, Ground, audit, objects, wait};
 
 const KIND: &str = "ScalewayAppleSiliconMachine";
 const MINE: &str = "example.org/mine";
+const PAUSED: &str = "cluster.x-k8s.io/paused";
+const FINALIZER: &str = "scalewayapplesilicon.cluster.x-k8s.io/finalizer";
 
 /// A fleet of one Mac, with all that was ever written about it.
 pub struct Contract {
@@ -26,7 +28,7 @@ pub struct Contract {
 async fn contract(ground: &mut Ground) -> Result<&mut Contract> {
     if ground.contract.is_none() {
         let client = ground.client().await?;
-        let mut fleet = fleet::install(ground, "contract", ClusterForm::Original, 3).await?;
+        let mut fleet = fleet::install(ground, "contract", ClusterForm::Original).await?;
         let namespace = fleet.plan.namespace.clone();
         let machines = Recording::start(&client, &like(&namespace, KIND)).await?;
         let clusters = like(&namespace, "ScalewayAppleSiliconCluster");
@@ -52,6 +54,60 @@ impl Contract {
         objects::named(CLUSTER_API, "Machine", &self.fleet.plan.namespace, &self.mac)
     }
 
+    /// A `MachineSet` of no Machines that Cluster API leaves alone.
+    fn paused_set(&self) -> Value {
+        let namespace = &self.fleet.plan.namespace;
+        let cluster = format!("{namespace}-capi");
+        let labels = json!({"cluster.x-k8s.io/cluster-name": cluster, "set": "paused"});
+        let mut set = objects::named(CLUSTER_API, "MachineSet", namespace, "paused");
+        set["metadata"]["annotations"] = json!({PAUSED: ""});
+        set["spec"] = json!({
+            "clusterName": cluster, "replicas": 0, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {
+                "clusterName": cluster,
+                "bootstrap": {"dataSecretName": format!("{namespace}-noop-bootstrap")},
+                "infrastructureRef": {
+                    "apiGroup": "infrastructure.cluster.x-k8s.io",
+                    "kind": "ScalewayAppleSiliconMachineTemplate", "name": namespace,
+                },
+            }},
+        });
+        set
+    }
+
+    /// Waits until a Mac's object says `reason` in Ready=False, and its Machine repeats it.
+    async fn is_lost(&mut self, mac: &str, reason: &str) -> Result<()> {
+        let object = self.object(mac);
+        let look = async |client: &Client| {
+            let found = objects::get(client, &object).await?.context("no object")?;
+            let ready = condition(&found, "Ready").context("no Ready")?;
+            ensure!(ready["status"] == "False" && ready["reason"] == reason, "{ready}");
+            Ok(Some(ready.clone()))
+        };
+        let ours = self.fleet.until(&format!("Ready=False, {reason}"), look).await?;
+        let machine = objects::named(CLUSTER_API, "Machine", &self.fleet.plan.namespace, mac);
+        let look = async |client: &Client| {
+            let machine = objects::get(client, &machine).await?.context("no Machine")?;
+            let theirs = condition(&machine, "InfrastructureReady").context("no condition")?;
+            for field in ["status", "reason", "message", "lastTransitionTime"] {
+                ensure!(theirs[field] == ours[field], "{field}: {theirs} is not {ours}");
+            }
+            Ok(Some(()))
+        };
+        self.fleet.until("the Machine to repeat it", look).await
+    }
+
+    /// Another Mac than the one that all lines look at.
+    async fn another(&mut self) -> Result<Value> {
+        if fleet::machines(&self.client, &self.fleet).await?.len() < 2 {
+            fleet::scale(&mut self.fleet, 2).await?;
+        }
+        let machines = fleet::machines(&self.client, &self.fleet).await?;
+        let name = machines.iter().filter_map(|m| objects::name(m).ok()).find(|n| *n != self.mac);
+        let object = self.object(name.context("there is no other Mac")?);
+        objects::get(&self.client, &object).await?.context("it was just listed")
+    }
+
     /// Waits until the Mac's object is as `is` says.
     async fn until(&mut self, what: &str, is: impl Fn(&Value) -> bool) -> Result<Value> {
         let object = self.object(&self.mac);
@@ -63,7 +119,7 @@ impl Contract {
 
     /// Calls that Scaleway has had.
     async fn calls(&self) -> Result<u64> {
-        let state = self.fleet.scaleway("GET", "/sim/state", None).await?;
+        let state = self.fleet.state().await?;
         let calls = state["calls"].as_object().context("the state does not count calls")?;
         Ok(calls.values().filter_map(Value::as_u64).sum())
     }
@@ -73,55 +129,137 @@ fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
     object["status"]["conditions"].as_array()?.iter().find(|c| c["type"] == kind)
 }
 
-fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
-    match value {
-        Value::Null => found.push(path.to_owned()),
-        Value::Array(items) => items.iter().for_each(|item| nulls(item, path, found)),
-        Value::Object(fields) => {
-            fields.iter().for_each(|(key, inner)| nulls(inner, &format!("{path}.{key}"), found));
-        }
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
-}
-
-/// Nothing that only a `MachineSet` owns is written to, while a Mac beside it becomes Ready.
+/// What only a `MachineSet` owns is not written to, and nobody outside hears of it.
 pub async fn contract_07_a_fresh_object_is_left_alone(ground: &mut Ground) -> Result<()> {
     let seen = contract(ground).await?;
+    let object = seen.object(&seen.mac);
+    // The one Mac there is calls nobody while it is paused (line 14).
+    pause(seen, &object, true).await?;
+    // A set that Cluster API does not act on: it would remove what no Machine of its names.
+    let set = seen.paused_set();
+    let owner = objects::create(&seen.client, &set, false).await?;
+    let before = seen.calls().await?;
     let mut fresh = seen.object("fresh");
-    let owner = json!({"apiVersion": CLUSTER_API, "kind": "MachineSet", "name": "set", "uid": "u"});
-    fresh["metadata"]["ownerReferences"] = json!([owner]);
-    fresh["spec"] = json!({"adoptPoolPrefix": "tuist-pool-"});
-    // The garbage collector would remove it: its owner does not exist. So it is looked at at once,
-    // and by what the recording has of it.
+    fresh["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": CLUSTER_API, "kind": "MachineSet",
+        "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+    }]);
+    fresh["spec"] = json!({"adoptPoolPrefix": POOL_PREFIX});
     objects::create(&seen.client, &fresh, false).await?;
-    fleet::scale(&mut seen.fleet, 2).await?;
-    fleet::scale(&mut seen.fleet, 1).await?;
+    // One that the provider lets go without a call, made later: when it is gone, the first was
+    // looked at.
+    let mut beacon = seen.object("beacon");
+    beacon["metadata"]["annotations"] = json!({PAUSED: ""});
+    beacon["metadata"]["finalizers"] = json!([FINALIZER]);
+    beacon["spec"] = json!({"adoptPoolPrefix": POOL_PREFIX});
+    objects::create(&seen.client, &beacon, false).await?;
+    objects::delete(&seen.client, &beacon).await?;
+    let gone =
+        async |client: &Client| Ok(objects::get(client, &beacon).await?.is_none().then_some(()));
+    seen.fleet.until("an object beside it to go", gone).await?;
+    some_looks(&mut seen.fleet).await?;
+    let after = seen.calls().await?;
+    ensure!(before == after, "{} calls outside", after - before);
     let versions = seen.machines.of("fresh");
     ensure!(!versions.is_empty(), "it was never seen");
     for version in versions {
         ensure!(version["metadata"]["finalizers"].is_null(), "a finalizer: {version}");
         ensure!(version["status"].is_null(), "a status: {version}");
     }
-    let left = fleet::machines(&seen.client, &seen.fleet).await?.pop().context("no Machine")?;
-    objects::name(&left)?.clone_into(&mut seen.mac);
-    Ok(())
+    for gone in [&fresh, &set] {
+        objects::delete(&seen.client, gone).await?;
+    }
+    pause(seen, &object, false).await
 }
 
-/// The finalizer is there before anything outside is: no version names a host or a claim without
-/// it.
+/// Time for the provider, which looks once a second, to do what it should not.
+async fn some_looks(fleet: &mut Installation) -> Result<()> {
+    let mut looks = 0;
+    let look = async |_: &Client| {
+        looks += 1;
+        Ok((looks > 10).then_some(()))
+    };
+    fleet.until("ten looks", look).await
+}
+
+/// While the finalizer cannot be written, nobody outside hears of the object.
 pub async fn contract_08_the_finalizer_comes_before_the_first_call(
     ground: &mut Ground,
 ) -> Result<()> {
     let seen = contract(ground).await?;
-    let versions = seen.machines.of(&seen.mac);
-    let finalizer = json!(["scalewayapplesilicon.cluster.x-k8s.io/finalizer"]);
-    let first = versions.iter().position(|v| v["metadata"]["finalizers"] == finalizer);
-    let first = first.context("it never had our finalizer")?;
-    for version in &versions[..first] {
-        ensure!(version["status"]["serverID"].is_null(), "a host too early: {version}");
-        ensure!(version["status"]["phase"] != "Adopting", "a claim too early: {version}");
+    let object = seen.object(&seen.mac);
+    pause(seen, &object, true).await?;
+    let namespace = seen.fleet.plan.namespace.clone();
+    let policy = no_finalizers(&namespace);
+    for part in &policy {
+        objects::create(&seen.client, part, false).await?;
+    }
+    let mut probe = seen.object("probe");
+    probe["spec"] = json!({"adoptPoolPrefix": POOL_PREFIX});
+    probe["metadata"]["annotations"] = json!({PAUSED: ""});
+    let before = seen.calls().await?;
+    let client = seen.client.clone();
+    wait::until("finalizers to be refused", async || {
+        let mut with = probe.clone();
+        with["metadata"]["finalizers"] = json!([FINALIZER]);
+        Ok(objects::create(&client, &with, true).await.is_err().then_some(()))
+    })
+    .await?;
+    fleet::ask_for(&mut seen.fleet, 2).await?;
+    let user = format!("system:serviceaccount:{namespace}:");
+    let plane = ground.control_plane().await?;
+    wait::until("the provider to be refused its finalizer", async || {
+        let audit = Audit::read(plane, &user)?;
+        let refused = |call: &&Value| {
+            audit::code(call) == 422
+                && call["objectRef"]["resource"] == "scalewayapplesiliconmachines"
+        };
+        Ok((audit.calls().iter().filter(refused).count() >= 2).then_some(()))
+    })
+    .await?;
+    let seen = contract(ground).await?;
+    let after = seen.calls().await?;
+    for part in policy.iter().rev() {
+        objects::delete(&seen.client, part).await?;
+    }
+    ensure!(before == after, "{} calls before the finalizer", after - before);
+    pause(seen, &object, false).await?;
+    fleet::available(&mut seen.fleet, 2).await?;
+    // And so it was with every object: none had a host or a claim without the finalizer.
+    for version in seen.machines.versions() {
+        let finalizers = version["metadata"]["finalizers"].as_array();
+        if finalizers.is_none_or(|all| !all.contains(&json!(FINALIZER))) {
+            ensure!(version["status"]["serverID"].is_null(), "a host too early: {version}");
+            ensure!(version["status"]["phase"] != "Adopting", "a claim too early: {version}");
+        }
     }
     Ok(())
+}
+
+/// A policy that lets nobody add a finalizer to a Mac of this namespace.
+fn no_finalizers(namespace: &str) -> [Value; 2] {
+    let name = format!("no-finalizers-{namespace}");
+    let version = "admissionregistration.k8s.io/v1";
+    let mut policy = objects::named(version, "ValidatingAdmissionPolicy", "", &name);
+    policy["spec"] = json!({
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [{
+            "apiGroups": ["infrastructure.cluster.x-k8s.io"], "apiVersions": ["*"],
+            "operations": ["CREATE", "UPDATE"], "resources": ["scalewayapplesiliconmachines"],
+        }]},
+        "validations": [{
+            "expression": "!has(object.metadata.finalizers) || \
+                           (oldObject != null && has(oldObject.metadata.finalizers))",
+            "message": "no finalizer yet",
+        }],
+    });
+    let mut binding = objects::named(version, "ValidatingAdmissionPolicyBinding", "", &name);
+    let here = json!({"matchLabels": {"kubernetes.io/metadata.name": namespace}});
+    binding["spec"] = json!({
+        "policyName": name, "validationActions": ["Deny"],
+        "matchResources": {"namespaceSelector": here},
+    });
+    [policy, binding]
 }
 
 /// Never provisioned without a provider ID.
@@ -151,18 +289,27 @@ pub async fn contract_04_conditions_always_have_reason_and_time(ground: &mut Gro
     Ok(())
 }
 
-/// No object of ours ever held a null.
+/// No null was ever sent that could be stored, and none was: neither by the provider nor by runner
+/// pools.
 pub async fn contract_05_nothing_of_ours_holds_a_null(ground: &mut Ground) -> Result<()> {
     let seen = contract(ground).await?;
-    let mut found = vec![];
+    let mut stored = vec![];
     for version in seen.machines.versions().iter().chain(&seen.clusters.versions()) {
-        for part in ["spec", "status"] {
-            if let Some(value) = version.get(part) {
-                nulls(value, part, &mut found);
-            }
-        }
+        audit::nulls(version, "", true, &mut stored);
     }
-    ensure!(found.is_empty(), "nulls: {found:?}");
+    ensure!(stored.is_empty(), "stored: {stored:?}");
+    let user = format!("system:serviceaccount:{}:", seen.fleet.plan.namespace);
+    let audit = Audit::read(ground.control_plane().await?, &user)?;
+    let (sent, bodies) = audit.nulls_sent();
+    ensure!(sent.is_empty(), "sent: {sent:#?}");
+    for resource in ["scalewayapplesiliconmachines", "scalewayapplesiliconclusters", "runnerpools"]
+    {
+        let to = |call: &&Value| {
+            call["objectRef"]["resource"] == resource && call["requestObject"].is_object()
+        };
+        ensure!(audit.calls().iter().any(|call| to(&call)), "no body to {resource} of {bodies}");
+    }
+    println!("{bodies} bodies were sent, and none holds a null");
     Ok(())
 }
 
@@ -220,7 +367,7 @@ pub async fn contract_18_what_others_wrote_stays(ground: &mut Ground) -> Result<
 
 async fn pause(seen: &mut Contract, object: &Value, on: bool) -> Result<()> {
     let value = if on { json!("false") } else { Value::Null };
-    let change = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
+    let change = json!({"metadata": {"annotations": {PAUSED: value}}});
     objects::merge(&seen.client, object, &change).await?;
     let wanted = if on { "True" } else { "False" };
     seen.until(&format!("Paused={wanted}"), |object| {
@@ -307,31 +454,31 @@ pub async fn contract_21_an_externally_managed_cluster_is_left_alone(
     objects::delete(&seen.client, &ours).await
 }
 
-/// A lost host: Ready turns False, and the Machine repeats it with our reason, message and time.
+/// A lost host, renamed by hand or gone for good: Ready turns False, and the Machine repeats it
+/// with our reason, message and time.
 pub async fn contract_11_a_lost_host_is_told(ground: &mut Ground) -> Result<()> {
     let seen = contract(ground).await?;
     let mac = seen.until("the Mac to be Ready", |mac| mac["status"]["ready"] == true).await?;
     let server = mac["status"]["serverID"].as_str().context("no host")?.to_owned();
+    let name = seen.mac.clone();
     rename(seen, &server, "taken-by-hand").await?;
-    let lost = seen
-        .until("Ready=False", |mac| {
-            condition(mac, "Ready").is_some_and(|ready| ready["status"] == "False")
-        })
-        .await?;
-    let ours = condition(&lost, "Ready").context("no Ready")?.clone();
-    ensure!(ours["reason"] == "NotOurs", "{ours}");
-    let machine = seen.machine();
-    let look = async |client: &Client| {
-        let machine = objects::get(client, &machine).await?.context("no Machine")?;
-        let theirs = condition(&machine, "InfrastructureReady").context("no condition")?;
-        for field in ["status", "reason", "message", "lastTransitionTime"] {
-            ensure!(theirs[field] == ours[field], "{field}: {theirs} is not {ours}");
-        }
-        Ok(Some(()))
-    };
-    seen.fleet.until("the Machine to repeat it", look).await?;
-    rename(seen, &server, &seen.mac.clone()).await?;
+    seen.is_lost(&name, "NotOurs").await?;
+    rename(seen, &server, &name).await?;
     seen.until("the Mac to be Ready again", |mac| mac["status"]["ready"] == true).await?;
+    // One that Scaleway does not know any more: 404.
+    let other = seen.another().await?;
+    let name = objects::name(&other)?.to_owned();
+    let server = other["status"]["serverID"].as_str().context("no host")?;
+    seen.fleet.scaleway("DELETE", &format!("/sim/hosts/{server}"), None).await?;
+    seen.fleet.plan.hosts -= 1;
+    seen.is_lost(&name, "HostGone").await?;
+    // It goes, and no other comes in its place.
+    let machine = objects::named(CLUSTER_API, "Machine", &seen.fleet.plan.namespace, &name);
+    let first = json!({"metadata": {"annotations": {"cluster.x-k8s.io/delete-machine": ""}}});
+    objects::merge(&seen.client, &machine, &first).await?;
+    fleet::scale(&mut seen.fleet, 1).await?;
+    let left = fleet::machines(&seen.client, &seen.fleet).await?.pop().context("no Machine")?;
+    ensure!(objects::name(&left)? == seen.mac, "the wrong Machine went");
     Ok(())
 }
 
@@ -371,35 +518,64 @@ pub async fn contract_24_delete_for_move_calls_nobody(ground: &mut Ground) -> Re
     .await?;
     let before = seen.calls().await?;
     let object = seen.object(&seen.mac);
-    let only = json!({"metadata": {
-        "annotations": {"clusterctl.cluster.x-k8s.io/delete-for-move": ""},
-    }});
-    objects::merge(&seen.client, &object, &only).await?;
+    let only = json!({"clusterctl.cluster.x-k8s.io/delete-for-move": ""});
+    let marked = objects::replace_annotations(&seen.client, &object, &only).await?;
+    ensure!(marked["metadata"]["annotations"] == only, "{}", marked["metadata"]);
     objects::delete(&seen.client, &object).await?;
     let look =
         async |client: &Client| Ok(objects::get(client, &object).await?.is_none().then_some(()));
     seen.fleet.until("the object to vanish", look).await?;
+    some_looks(&mut seen.fleet).await?;
     ensure!(before == seen.calls().await?, "Scaleway was called");
     let server = mac["status"]["serverID"].as_str().context("no host")?;
     let hosts = seen.fleet.hosts().await?;
     let host = hosts.iter().find(|host| host["id"] == server).context("the host is gone")?;
     ensure!(host["name"] == seen.mac.as_str(), "its host is called {}", host["name"]);
     objects::merge(&seen.client, &cluster, &json!({"spec": {"paused": false}})).await?;
+    // The host is another cluster's now. Here its Machine goes, and one comes in its place.
+    seen.fleet.plan.hosts -= 1;
+    objects::delete(&seen.client, &seen.machine()).await?;
+    let gone = seen.machine();
+    let look =
+        async |client: &Client| Ok(objects::get(client, &gone).await?.is_none().then_some(()));
+    seen.fleet.until("the moved Machine to go", look).await?;
+    fleet::scale(&mut seen.fleet, 1).await?;
+    let mac = fleet::machines(&seen.client, &seen.fleet).await?.pop().context("no Machine")?;
+    objects::name(&mac)?.clone_into(&mut seen.mac);
     Ok(())
 }
 
-/// An object whose Machine and Cluster are gone still deletes cleanly.
+/// An object with a host, whose Machine and Cluster are gone, still deletes cleanly: its host goes
+/// back to the pool, wiped, and nothing of it is left.
 pub async fn contract_15_an_orphan_deletes_cleanly(ground: &mut Ground) -> Result<()> {
     let seen = contract(ground).await?;
-    let mut orphan = seen.object("orphan");
-    orphan["metadata"]["finalizers"] = json!(["scalewayapplesilicon.cluster.x-k8s.io/finalizer"]);
-    orphan["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": "gone"});
-    orphan["spec"] = json!({"adoptPoolPrefix": "tuist-pool-"});
-    objects::create(&seen.client, &orphan, false).await?;
-    objects::delete(&seen.client, &orphan).await?;
+    let mac = seen.until("the Mac to be Ready", |mac| mac["status"]["ready"] == true).await?;
+    let server = mac["status"]["serverID"].as_str().context("no host")?.to_owned();
+    let wipes = seen.fleet.wipes().await?[&server];
+    // Paused, Cluster API does nothing about what goes.
+    let cluster = fleet::cluster(&seen.fleet);
+    objects::merge(&seen.client, &cluster, &json!({"spec": {"paused": true}})).await?;
+    objects::orphan(&seen.client, &fleet::deployment(&seen.fleet)).await?;
+    let sets = objects::named(CLUSTER_API, "MachineSet", &seen.fleet.plan.namespace, "");
+    for set in objects::list(&seen.client, &sets).await? {
+        objects::orphan(&seen.client, &set).await?;
+    }
+    objects::orphan(&seen.client, &seen.machine()).await?;
+    objects::orphan(&seen.client, &cluster).await?;
+    let object = seen.object(&seen.mac);
+    let left = objects::get(&seen.client, &object).await?.context("it went with its Machine")?;
+    ensure!(left["metadata"]["deletionTimestamp"].is_null(), "it is going already");
+    ensure!(left["metadata"]["ownerReferences"].is_null(), "{}", left["metadata"]);
+    ensure!(left["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"].is_string(), "no label");
+    objects::delete(&seen.client, &object).await?;
     let look =
-        async |client: &Client| Ok(objects::get(client, &orphan).await?.is_none().then_some(()));
+        async |client: &Client| Ok(objects::get(client, &object).await?.is_none().then_some(()));
     seen.fleet.until("the orphan to be gone", look).await?;
+    let hosts = seen.fleet.plan.hosts;
+    fleet::in_pool(&mut seen.fleet, hosts).await?;
+    ensure!(seen.fleet.wipes().await?[&server] > wipes, "its host was not wiped");
+    let node = objects::named("v1", "Node", "", &seen.mac);
+    ensure!(objects::get(&seen.client, &node).await?.is_none(), "its Node is left");
     ground.contract = None;
     Ok(())
 }

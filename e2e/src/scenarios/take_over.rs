@@ -1,28 +1,48 @@
-//! Our definitions over those of the system before us, with its objects in place (S15).
+//! Our definitions and our programs over those of the system before us, with its objects in place
+//! (S15).
+
+use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use http::Request;
 use kube::Client;
 use serde_json::{Value, json};
 
+use super::fleet;
 use crate::binaries::package_folder;
 use crate::ground::{Ground, our_definitions};
-use crate::{objects, wait};
+use crate::installation::{ClusterForm, Installation, Plan, VERSION};
+use crate::{Audit, ClusterApi, objects, wait};
 
-const NAMESPACE: &str = "default";
+const NAMESPACE: &str = "tuist";
+/// Objects of the corpus that have a host, and the id that the corpus has for it. The second one
+/// names no pool.
+const WITH_A_HOST: [(&str, &str); 2] = [
+    ("in-full", "5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e"),
+    ("older-than-the-pool-with-a-host", "0e1f7c52-6d0b-4b8e-9a55-2f4ab9d4c7d1"),
+];
 
 /// Created under the old definitions, all of them stay readable, editable and deletable under ours,
-/// and lose nothing.
+/// and lose nothing; our running programs adopt them, and let every one of them go.
 pub async fn objects_of_the_system_before_us_live_on_under_our_definitions(
     ground: &mut Ground,
 ) -> Result<()> {
-    let plane = ground.new_control_plane().await?;
+    let mut plane = ground.new_control_plane().await?;
+    let _manager = ClusterApi::start(&mut plane).await?;
     let client = plane.client();
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace",
+                           "metadata": {"name": NAMESPACE}});
+    objects::create(&client, &namespace, false).await?;
     let old = objects::read_folder(&package_folder().join("original/crds"))?;
-    let corpus = corpus()?;
     // Some objects are older than what the last release required.
     let older: Vec<Value> = old.iter().cloned().map(without_requirements).collect();
     objects::define(&client, &older).await?;
+    let plan = Plan::new(NAMESPACE.to_owned(), ClusterForm::Original, ground.seed());
+    // No host is free: what has none yet goes on waiting.
+    let mut installed =
+        Installation::prepare(&mut plane, Plan { hosts: 0, runners: 0, ..plan }).await?;
+    let hosts = order_hosts(&installed).await?;
+    let corpus = corpus(&installed, &hosts)?;
     for object in &corpus {
         objects::create(&client, object, false).await?;
         if object["status"].is_object() && has_status(object) {
@@ -30,6 +50,7 @@ pub async fn objects_of_the_system_before_us_live_on_under_our_definitions(
         }
     }
     objects::define(&client, &old).await?;
+    let machines = machines_own_them(&installed, &client).await?;
     let before = read_all(&client, &corpus).await?;
     for (object, stored) in corpus.iter().zip(&before) {
         keeps(object, stored).context("the old definitions lost it: they are written wrongly")?;
@@ -39,17 +60,126 @@ pub async fn objects_of_the_system_before_us_live_on_under_our_definitions(
     for (object, stored) in before.iter().zip(read_all(&client, &corpus).await?) {
         keeps(object, &stored)?;
         edit(&client, &stored).await?;
-        end(&client, &stored).await?;
+    }
+    installed.begin(&mut plane).await?;
+    they_are_adopted(&mut installed, &hosts).await?;
+    they_go(&mut installed, &[machines, corpus].concat()).await?;
+    fleet::in_pool(&mut installed, hosts.len()).await?;
+    for (host, wipes) in installed.wipes().await? {
+        ensure!(wipes == 1, "host {host} was wiped {wipes} times");
+    }
+    let audit = Audit::read(&plane, &format!("system:serviceaccount:{NAMESPACE}:"))?;
+    audit.none_is_a_defect()?;
+    audit.nobody_spins()
+}
+
+/// A host for each object that has one, under its name; ids by object.
+async fn order_hosts(fleet: &Installation) -> Result<BTreeMap<&'static str, String>> {
+    let mut ids = BTreeMap::new();
+    for (name, _) in WITH_A_HOST {
+        let order = json!({"name": name, "os": "macos-tahoe-26.0"});
+        fleet.scaleway("POST", "/sim/hosts", Some(&order)).await?;
+        let hosts = fleet.hosts().await?;
+        let host = hosts.iter().find(|host| host["name"] == name).context("not delivered")?;
+        ids.insert(name, host["id"].as_str().context("a host without an id")?.to_owned());
+    }
+    Ok(ids)
+}
+
+/// Those with a host belong to Machines of Cluster API, whose Cluster the old provider knew.
+async fn machines_own_them(installed: &Installation, client: &Client) -> Result<Vec<Value>> {
+    let cluster = format!("{}-capi", installed.plan.namespace);
+    let kind = "ScalewayAppleSiliconCluster";
+    let infrastructure = objects::named(fleet::INFRASTRUCTURE, kind, NAMESPACE, &cluster);
+    objects::merge_status(client, &infrastructure, &json!({"status": {"ready": true}})).await?;
+    let mut machines = Vec::new();
+    for (name, _) in WITH_A_HOST {
+        let kind = "ScalewayAppleSiliconMachine";
+        let mut machine = objects::named(fleet::CLUSTER_API, "Machine", NAMESPACE, name);
+        machine["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": cluster});
+        machine["spec"] = json!({
+            "clusterName": cluster, "version": VERSION,
+            "bootstrap": {"dataSecretName": format!("{NAMESPACE}-noop-bootstrap")},
+            "infrastructureRef": {
+                "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": kind, "name": name,
+            },
+        });
+        objects::create(client, &machine, false).await?;
+        let mac = objects::named(fleet::INFRASTRUCTURE, kind, NAMESPACE, name);
+        let owned = |mac: &Value| mac["metadata"]["ownerReferences"][0]["kind"] == "Machine";
+        objects::until(client, &mac, "the Machine to own its Mac", owned).await?;
+        machines.push(machine);
+    }
+    Ok(machines)
+}
+
+/// Taken over: each host is its object's by Lease too, and nothing was done to it.
+async fn they_are_adopted(
+    fleet: &mut Installation,
+    hosts: &BTreeMap<&'static str, String>,
+) -> Result<()> {
+    let leases = objects::named("coordination.k8s.io/v1", "Lease", NAMESPACE, "");
+    let look = async |client: &Client| {
+        let leases = objects::list(client, &leases).await?;
+        for name in hosts.keys() {
+            let of = |lease: &&Value| {
+                let holder = lease["spec"]["holderIdentity"].as_str().unwrap_or_default();
+                holder.starts_with(&format!("{NAMESPACE}/{name}/"))
+            };
+            ensure!(leases.iter().filter(of).count() == 1, "{name} does not hold its host");
+        }
+        Ok(Some(()))
+    };
+    fleet.until("the hosts to be taken over", look).await?;
+    let state = fleet.state().await?;
+    for host in state["hosts"].as_array().into_iter().flatten() {
+        let known = hosts.contains_key(host["name"].as_str().unwrap_or_default());
+        ensure!(known && host["wipes"] == 0, "taken over, it changed: {host}");
     }
     Ok(())
 }
 
-fn corpus() -> Result<Vec<Value>> {
+/// Deleted as a person does it, every object goes, by our programs' own doing.
+async fn they_go(fleet: &mut Installation, corpus: &[Value]) -> Result<()> {
+    let left = async |client: &Client| {
+        let mut left = Vec::new();
+        for object in corpus {
+            if let Some(found) = objects::get(client, object).await? {
+                left.push(found);
+            }
+        }
+        Ok::<_, anyhow::Error>(left)
+    };
+    let all = async |client: &Client| {
+        for object in left(client).await? {
+            if object["metadata"]["deletionTimestamp"].is_null() {
+                objects::delete(client, &object).await?;
+            }
+        }
+        Ok(Some(()))
+    };
+    fleet.until("all to be deleted", all).await?;
+    let gone = async |client: &Client| {
+        let left = left(client).await?;
+        let names: Vec<_> = left.iter().map(|object| &object["metadata"]["name"]).collect();
+        ensure!(left.is_empty(), "left: {names:?}");
+        Ok(Some(()))
+    };
+    fleet.until("all to go", gone).await
+}
+
+fn corpus(fleet: &Installation, hosts: &BTreeMap<&'static str, String>) -> Result<Vec<Value>> {
     let path = package_folder().join("original/corpus.yaml");
-    let mut corpus = objects::read(&std::fs::read_to_string(path).context("no corpus")?)?;
+    let mut text = std::fs::read_to_string(path).context("no corpus")?;
+    for (name, id) in WITH_A_HOST {
+        text = text.replace(id, &hosts[name]);
+    }
+    let mut corpus = objects::read(&text)?;
     ensure!(corpus.len() > 10, "the corpus has {} objects only", corpus.len());
     for object in &mut corpus {
-        object["metadata"]["namespace"] = json!(NAMESPACE);
+        let pool = object["kind"] == "RunnerPool";
+        let namespace = if pool { fleet.runners_namespace() } else { NAMESPACE.to_owned() };
+        object["metadata"]["namespace"] = json!(namespace);
     }
     Ok(corpus)
 }
@@ -100,7 +230,8 @@ async fn ours_are_served(client: &Client, corpus: &[Value]) -> Result<()> {
     template["spec"]["template"]["metadata"] = json!({"labels": {"a": "b"}});
     let cluster = named("tuist-tuist-capi")?;
     let provisioned = json!({"status": {"initialization": {"provisioned": true}}});
-    let scale = format!("/apis/tuist.dev/v1alpha1/namespaces/{NAMESPACE}/runnerpools/zeros/scale");
+    let pools = named("zeros")?["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+    let scale = format!("/apis/tuist.dev/v1alpha1/namespaces/{pools}/runnerpools/zeros/scale");
     wait::until("our definitions to be served", async || {
         objects::create(client, &fresh, true).await?;
         let cloned = objects::create(client, &template, true).await?;
@@ -136,6 +267,8 @@ fn keeps(old: &Value, new: &Value) -> Result<()> {
 
 /// What people and controllers do to an object: put it back, label it, write its status.
 async fn edit(client: &Client, stored: &Value) -> Result<()> {
+    // Cluster API may have written to it since.
+    let stored = &objects::get(client, stored).await?.context("it is gone")?;
     let put = objects::replace(client, stored).await?;
     keeps(stored, &put)?;
     let labelled = json!({"metadata": {"labels": {"seen": "yes"}}});
@@ -149,17 +282,6 @@ async fn edit(client: &Client, stored: &Value) -> Result<()> {
             keeps(&stored["status"], &told["status"])?;
         }
     }
-    Ok(())
-}
-
-async fn end(client: &Client, stored: &Value) -> Result<()> {
-    objects::delete(client, stored).await?;
-    if stored["metadata"]["finalizers"].is_array() {
-        let free = json!({"metadata": {"finalizers": null}});
-        objects::merge(client, stored, &free).await?;
-    }
-    let left = objects::get(client, stored).await?;
-    ensure!(left.is_none(), "{} did not go", stored["metadata"]["name"]);
     Ok(())
 }
 

@@ -46,6 +46,8 @@ pub struct Decision {
 /// Why a pool does what it does. Shown to people as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
+    /// The pool's spec cannot be read.
+    Unreadable(String),
     /// The pool is for another operating system.
     NotDarwin,
     /// The last effect failed.
@@ -75,6 +77,7 @@ impl Reason {
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
+            Self::Unreadable(_) => "SpecUnreadable",
             Self::NotDarwin => "NotDarwin",
             Self::Trouble(_) => "EffectFailed",
             Self::Growing => "Growing",
@@ -93,6 +96,7 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Unreadable(why) => write!(f, "spec cannot be read: {why}; write it anew"),
             Self::NotDarwin => write!(f, "only pools with spec.os darwin are kept here"),
             Self::Trouble(message) => write!(f, "could not {message}"),
             Self::Growing => write!(f, "creating runners"),
@@ -128,6 +132,9 @@ fn held_up(now: Timestamp, seen: &Observed) -> Option<Decision> {
 
 fn keep(seen: &Observed, limits: &Limits) -> Decision {
     let pool = &seen.pool;
+    if let Some(why) = &pool.unreadable {
+        return wait(Reason::Unreadable(why.clone()), limits.keep);
+    }
     if !pool.is_darwin() {
         return wait(Reason::NotDarwin, limits.keep);
     }
@@ -273,6 +280,7 @@ mod tests {
                 finalizer: true,
                 deleting: false,
                 spec,
+                unreadable: None,
                 status: RunnerPoolStatus::default(),
             },
             runners,
@@ -320,6 +328,12 @@ mod tests {
         let (a, b, c) = (runner("a", Idle), runner("b", Busy), runner("c", Starting));
         let trouble = Trouble { message: "x".into(), retry_at: now() + Duration::from_secs(1) };
         vec![
+            (
+                "without a spec (S15)",
+                with(pool(0, vec![a.clone()]), |s| s.pool.unreadable = Some("no spec".into())),
+                None,
+                Reason::Unreadable("no spec".into()),
+            ),
             (
                 "linux",
                 with(pool(1, vec![]), |s| s.pool.spec.os = Some("linux".into())),
@@ -426,6 +440,12 @@ mod tests {
                 Reason::Draining,
             ),
             ("nothing left", draining(vec![]), Some(Action::RemoveFinalizer), Reason::Drained),
+            (
+                "nothing left, and no spec (S15)",
+                with(draining(vec![]), |s| s.pool.unreadable = Some("no spec".into())),
+                Some(Action::RemoveFinalizer),
+                Reason::Drained,
+            ),
         ]
     }
 

@@ -30,8 +30,10 @@ pub struct Pool {
     pub finalizer: bool,
     /// It is being deleted.
     pub deleting: bool,
-    /// What is asked for.
+    /// What is asked for; empty if it cannot be read.
     pub spec: RunnerPoolSpec,
+    /// Why its spec cannot be read: old objects may have none (S15).
+    pub unreadable: Option<String>,
     /// Status as stored.
     pub status: RunnerPoolStatus,
 }

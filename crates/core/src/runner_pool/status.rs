@@ -22,7 +22,7 @@ pub fn status(now: Timestamp, seen: &Observed, decision: &Decision) -> RunnerPoo
     status.last_reason = Some(decision.reason.to_string());
     status.observed_generation = seen.pool.generation;
     let image = &seen.pool.spec.image;
-    if status.observed_image.as_ref() != Some(image) {
+    if seen.pool.unreadable.is_none() && status.observed_image.as_ref() != Some(image) {
         status.observed_image = Some(image.clone());
         status.image_rolled_at = Timestamp::from_second(now.as_second()).ok();
     }
@@ -55,6 +55,7 @@ mod tests {
                 finalizer: true,
                 deleting: false,
                 spec: RunnerPoolSpec { image: "one".into(), ..RunnerPoolSpec::default() },
+                unreadable: None,
                 status: RunnerPoolStatus::default(),
             },
             runners: vec![],

@@ -7,7 +7,7 @@ use applecart_api::cluster_api::{Cluster, GROUP};
 use applecart_api::condition::is_true;
 use applecart_api::keys::{annotation, label, of_cluster};
 use applecart_core::Outcome;
-use applecart_core::cluster::{Access, Action, Observed, Owner, Stored, decide};
+use applecart_core::cluster::{Access, Action, Observed, Owner, Stored, complaint, decide};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::{StreamExt, future};
@@ -17,7 +17,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::controller::Action as Wake;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, watcher};
-use kube::{Api, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
@@ -70,18 +70,41 @@ async fn turn(
 ) -> Result<Wake, ReadError> {
     let limits = &context.settings.limits;
     let Some(turn) = observe(&context, &object).await? else {
+        context.troubles.clear(&trouble_key(&object));
         return Ok(Wake::requeue(limits.look));
     };
     let Some(action) = decide(context.clock.now(), &turn.seen) else {
-        let waits = matches!(turn.seen.access, Access::NoToken(_) | Access::Denied(_));
+        let waits = matches!(turn.seen.access, Access::NoToken(_) | Access::Denied(_))
+            || turn.seen.access.unwritten().is_some();
         return Ok(Wake::requeue(if waits { limits.look } else { limits.keep }));
     };
     let outcome = perform(&context, &turn, &action).await;
     tracing::info!(object = %object.name_any(), action = action.describe(), ?outcome, "turn");
+    if outcome == Outcome::Done {
+        tell(&context, &turn, &action).await;
+    }
+    if action.writes_secret() {
+        let (key, now) = (trouble_key(&turn.object), context.clock.now());
+        let again = context.troubles.settle(&key, action.describe(), &outcome, false, now);
+        return Ok(Wake::requeue(again));
+    }
     Ok(match outcome {
         Outcome::Done => Wake::requeue(std::time::Duration::ZERO),
         Outcome::Refused | Outcome::Unknown | Outcome::Failed(_) => Wake::requeue(limits.look),
     })
+}
+
+/// Its Secrets' troubles: those hold up nothing else.
+fn trouble_key(object: &ScalewayAppleSiliconCluster) -> String {
+    format!("{}/secrets", object.uid().unwrap_or_default())
+}
+
+/// Save, then tell: an Event for what a person has to mend.
+async fn tell(context: &Context, turn: &Turn, action: &Action) {
+    let Action::WriteStatus(status) = action else { return };
+    let Some((reason, message)) = complaint(&turn.seen.status, status) else { return };
+    let about = turn.object.object_ref(&());
+    context.events.publish(&about, reason, message.to_owned(), true).await;
 }
 
 async fn observe(
@@ -111,6 +134,7 @@ async fn observe(
             || cluster.as_ref().is_some_and(|cluster| cluster.spec.paused == Some(true)),
         owner: cluster.as_ref().map(facts),
         access,
+        trouble: context.troubles.of(&trouble_key(&object)),
     };
     Ok(Some(Turn { seen, object, cluster, kubeconfig }))
 }
@@ -160,18 +184,18 @@ async fn access(
     let namespace = cluster.namespace().unwrap_or_default();
     let cluster = cluster.name_any();
     let name = of_cluster::kubeconfig(&cluster);
-    let stored = match calls::read("the Cluster's kubeconfig", secrets.get_opt(&name)).await {
-        Err(error) if error.is_denied() => {
-            let why = format!(
-                "the provider may not read Secrets in {namespace}: add it to the chart's \
-                 clusterNamespaces"
-            );
-            return Ok((Access::Denied(why), None));
-        }
-        stored => stored?,
-    };
+    let stored = calls::read("the Cluster's kubeconfig", secrets.get_opt(&name)).await;
     let name = of_cluster::bootstrap_data(&cluster);
-    let data = calls::read("the Cluster's bootstrap data", secrets.get_opt(&name)).await?;
+    let data = calls::read("the Cluster's bootstrap data", secrets.get_opt(&name)).await;
+    let denied = [stored.as_ref().err(), data.as_ref().err()];
+    if denied.into_iter().flatten().any(ReadError::is_denied) {
+        let why = format!(
+            "the provider may not get Secrets in namespace {namespace}: add it to the chart's \
+             clusterNamespaces"
+        );
+        return Ok((Access::Denied(why), None));
+    }
+    let (stored, data) = (stored?, data?);
     let version = stored.as_ref().and_then(ResourceExt::resource_version);
     let kubeconfig = stored.map_or(Stored::Absent, |secret| compare(&secret, &wanted));
     let access = Access::Ours { kubeconfig, bootstrap_data: data.is_some() };

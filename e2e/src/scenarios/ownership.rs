@@ -1,0 +1,124 @@
+//! Whose a host is, with the real Cluster API and two providers: rolls, detached objects. In the
+//! end every host is wiped in the pool, or where a person left it.
+
+use anyhow::{Context, Result, ensure};
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::fleet::{self, CLUSTER_API, INFRASTRUCTURE};
+use crate::installation::{ClusterForm, Installation};
+use crate::{Ground, objects};
+
+const PAUSED: &str = "cluster.x-k8s.io/paused";
+
+/// A `MachineDeployment` rolls to a new template, one Mac after the other, while two providers run
+/// and are killed; every Mac of the old template goes back wiped.
+pub async fn a_fleet_rolls_to_a_new_template_under_two_providers(
+    ground: &mut Ground,
+) -> Result<()> {
+    let mut fleet = fleet::install(ground, "roll", ClusterForm::Original).await?;
+    let owners = fleet::owners(ground, &fleet).await?;
+    fleet.second_provider(ground.control_plane().await?)?;
+    fleet::scale(&mut fleet, 2).await?;
+    one_leads(&mut fleet).await?;
+    let client = ground.client().await?;
+    let old: Vec<Value> = fleet::machines(&client, &fleet).await?;
+    fleet.disturb(true);
+    roll(&mut fleet).await?;
+    fleet.disturb(false);
+    println!("killed with --seed {}: {:?}", fleet.plan.seed, fleet.kills);
+    for machine in &old {
+        ensure!(objects::get(&client, machine).await?.is_none(), "an old Machine is left");
+    }
+    fleet::scale(&mut fleet, 0).await?;
+    fleet::nothing_is_left(&mut fleet, &owners).await?;
+    fleet::nobody_was_refused(ground, &fleet).await
+}
+
+/// Of two providers exactly one leads, and the other says so.
+async fn one_leads(fleet: &mut Installation) -> Result<()> {
+    let pages = fleet.pages("/readyz").await?;
+    let with = |words: &str| pages.iter().filter(|page| page.contains(words)).count();
+    // The runner-pool controller leads its own.
+    let (leading, waiting) = (with("leader: leading"), with("leader: standing by: "));
+    ensure!((leading, waiting) == (2, 1), "{pages:?}");
+    Ok(())
+}
+
+/// Names a new template, and waits until no Machine is of the old one.
+async fn roll(fleet: &mut Installation) -> Result<()> {
+    let namespace = fleet.plan.namespace.clone();
+    let kind = "ScalewayAppleSiliconMachineTemplate";
+    let old = objects::named(INFRASTRUCTURE, kind, &namespace, &namespace);
+    let name = format!("{namespace}-second");
+    let second = objects::named(INFRASTRUCTURE, kind, &namespace, &name);
+    let deployment = fleet::deployment(fleet);
+    let change = json!({"spec": {
+        "rollout": {"strategy": {"type": "RollingUpdate"}},
+        "template": {"spec": {"infrastructureRef": {"name": name}}},
+    }});
+    let look = async |client: &Client| {
+        if objects::get(client, &second).await?.is_none() {
+            let old = objects::get(client, &old).await?.context("no template")?;
+            let mut template = second.clone();
+            template["spec"] = old["spec"].clone();
+            objects::create(client, &template, false).await?;
+        }
+        objects::merge(client, &deployment, &change).await.map(Some)
+    };
+    fleet.until("a new template to be named", look).await?;
+    let machines = objects::named(CLUSTER_API, "Machine", &namespace, "");
+    let look = async |client: &Client| {
+        for machine in objects::list(client, &machines).await? {
+            let mac = objects::named(
+                INFRASTRUCTURE,
+                "ScalewayAppleSiliconMachine",
+                &namespace,
+                objects::name(&machine)?,
+            );
+            let mac = objects::get(client, &mac).await?.context("a Machine without a Mac")?;
+            let from = &mac["metadata"]["annotations"]["cluster.x-k8s.io/cloned-from-name"];
+            ensure!(*from == name.as_str(), "a Machine is still of {from}");
+        }
+        Ok(Some(()))
+    };
+    fleet.until("the old template's Machines to go", look).await?;
+    fleet::available(fleet, 2).await?;
+    fleet::in_pool(fleet, fleet.plan.hosts - 2).await
+}
+
+/// Paused, stripped of its host by hand and deleted: the object goes, nobody outside is called, the
+/// host stays as it was, and no other host is claimed for the object meanwhile.
+pub async fn a_detached_machine_goes_without_its_host(ground: &mut Ground) -> Result<()> {
+    let mut fleet = fleet::install(ground, "detach", ClusterForm::Original).await?;
+    fleet::scale(&mut fleet, 1).await?;
+    let client = ground.client().await?;
+    let machine = fleet::machines(&client, &fleet).await?.pop().context("no Machine")?;
+    let name = objects::name(&machine)?.to_owned();
+    let mac = fleet::infra(&fleet, &name);
+    let found = objects::get(&client, &mac).await?.context("no Mac")?;
+    let server = found["status"]["serverID"].as_str().context("no host")?.to_owned();
+    objects::merge(&client, &mac, &json!({"metadata": {"annotations": {PAUSED: ""}}})).await?;
+    let paused = async |client: &Client| {
+        let mac = objects::get(client, &mac).await?.context("gone")?;
+        let conditions = mac["status"]["conditions"].as_array().into_iter().flatten();
+        let mut paused = conditions.filter(|c| c["type"] == "Paused" && c["status"] == "True");
+        Ok(paused.next().map(|_| ()))
+    };
+    fleet.until("Paused=True", paused).await?;
+    // The recipe that operators know, in its order.
+    objects::merge_status(&client, &mac, &json!({"status": {"serverID": null}})).await?;
+    objects::merge(&client, &mac, &json!({"spec": {"providerID": null}})).await?;
+    let before = fleet.state().await?["calls"].clone();
+    fleet::ask_for(&mut fleet, 0).await?;
+    let gone =
+        async |client: &Client| Ok(objects::get(client, &machine).await?.is_none().then_some(()));
+    fleet.until("the Machine to go", gone).await?;
+    let state = fleet.state().await?;
+    ensure!(state["calls"] == before, "{} became {}", before, state["calls"]);
+    let hosts = state["hosts"].as_array().context("no hosts")?;
+    let host = hosts.iter().find(|host| host["id"] == server.as_str()).context("it is gone")?;
+    ensure!(host["name"] == name.as_str() && host["wipes"] == 0, "it was touched: {host}");
+    let others = fleet.plan.hosts - 1;
+    fleet::in_pool(&mut fleet, others).await
+}
