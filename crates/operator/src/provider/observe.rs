@@ -19,7 +19,8 @@ use secrecy::SecretString;
 use super::Context;
 use crate::calls::{self, ReadError};
 
-pub use surroundings::is_node_ready;
+pub use binding::host;
+pub use surroundings::{images_of, is_busy, is_node_ready, silent_since};
 
 /// What a turn read: what is decided from, and what only an effect needs.
 pub struct Turn {

@@ -1,7 +1,7 @@
 //! Performs one [`Action`]. One effect, and no choice left to make.
 
 use applecart_api::cluster_api::Cluster;
-use applecart_api::ids::ServerId;
+use applecart_api::ids::{ServerId, Zone};
 use applecart_api::keys::{annotation, finalizer, lease as key, owned};
 use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineStatus};
 use applecart_core::Outcome;
@@ -52,15 +52,15 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
             clear_lease(context, turn, server, json!({key::MOVED: "true"})).await
         }
         Action::Rename { server, to, .. } => {
-            scaleway(context.scaleway.rename(&turn.zone, server, to).await)
+            outcome_of(context.scaleway.rename(&turn.zone, server, to).await)
         }
         Action::RequestWipe { server, image } => {
-            request_wipe(context, turn, server, image.as_deref()).await
+            reinstall(&context.scaleway, &turn.zone, server, image.as_deref()).await
         }
-        Action::Reboot(server) => scaleway(context.scaleway.reboot(&turn.zone, server).await),
+        Action::Reboot(server) => outcome_of(context.scaleway.reboot(&turn.zone, server).await),
         Action::DeleteServer(server) => delete_server(context, turn, server).await,
         Action::ScheduleDeletion(server) => {
-            scaleway(context.scaleway.schedule_deletion(&turn.zone, server).await)
+            outcome_of(context.scaleway.schedule_deletion(&turn.zone, server).await)
         }
         Action::NoteOrder => note_order(context, turn).await,
         Action::Create { name, server_type, image } => {
@@ -130,7 +130,7 @@ async fn delete_server(context: &Context, turn: &Turn, server: &ServerId) -> Out
         Err(error) if matches!(error.kind, ErrorKind::Precondition { .. }) => {
             Outcome::TooEarly(chain(&error))
         }
-        result => scaleway(result),
+        result => outcome_of(result),
     }
 }
 
@@ -195,7 +195,7 @@ async fn order(
         Err(error) => return Outcome::Failed(error.to_string()),
     };
     let order = Order { name: name.to_owned(), server_type: server_type.to_owned(), os };
-    scaleway(context.scaleway.create(&turn.zone, &order).await)
+    outcome_of(context.scaleway.create(&turn.zone, &order).await)
 }
 
 fn pin(turn: &Turn, change: &mut Value) {
@@ -296,7 +296,7 @@ async fn clear_lease(
 }
 
 /// A host that is not there is read as gone next turn; no answer leaves it open.
-fn scaleway<T>(result: Result<T, applecart_scaleway::Error>) -> Outcome {
+pub fn outcome_of<T>(result: Result<T, applecart_scaleway::Error>) -> Outcome {
     match result {
         Ok(_) => Outcome::Done,
         Err(error) => match error.kind {
@@ -307,14 +307,15 @@ fn scaleway<T>(result: Result<T, applecart_scaleway::Error>) -> Outcome {
     }
 }
 
-async fn request_wipe(
-    context: &Context,
-    turn: &Turn,
+/// Asks for a wipe.
+pub async fn reinstall(
+    scaleway: &applecart_scaleway::Client,
+    zone: &Zone,
     server: &ServerId,
     image: Option<&str>,
 ) -> Outcome {
     match image.map(str::parse::<OsId>).transpose() {
-        Ok(image) => scaleway(context.scaleway.reinstall(&turn.zone, server, image.as_ref()).await),
+        Ok(image) => outcome_of(scaleway.reinstall(zone, server, image.as_ref()).await),
         Err(error) => Outcome::Failed(error.to_string()),
     }
 }

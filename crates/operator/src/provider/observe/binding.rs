@@ -156,7 +156,8 @@ async fn absent(context: &Context, zone: &Zone, server: &ServerId, said: String)
     }
 }
 
-fn host(server: &Server) -> Host {
+/// A host as Scaleway told it.
+pub fn host(server: &Server) -> Host {
     Host {
         id: server.id.clone(),
         name: server.name.clone(),

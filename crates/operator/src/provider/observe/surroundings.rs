@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use applecart_api::condition::is_true;
+use applecart_api::ids::Zone;
 use applecart_api::keys::{finalizer, label, owned};
 use applecart_core::machine::{
     Bootstrap, Bound, Credentials, Guest, HostRead, HostState, Identity, Image, Images, Node,
@@ -71,6 +72,15 @@ async fn images(context: &Context, turn: &Turn) -> Images {
             return Images::NotRead;
         }
     };
+    images_of(&context.scaleway, &turn.zone, server_type).await
+}
+
+/// The images that Scaleway offers for a type.
+pub async fn images_of(
+    scaleway: &applecart_scaleway::Client,
+    zone: &Zone,
+    server_type: &str,
+) -> Images {
     let image = |os: &Os| Image {
         id: os.id.to_string(),
         name: os.name.clone(),
@@ -78,7 +88,7 @@ async fn images(context: &Context, turn: &Turn) -> Images {
         version: os.version.clone(),
         beta: os.is_beta,
     };
-    match context.scaleway.list_os(&turn.zone, Some(server_type)).await {
+    match scaleway.list_os(zone, Some(server_type)).await {
         Ok(list) => Images::Listed(list.iter().map(image).collect()),
         Err(error) => Images::Failed(said(&error)),
     }
@@ -97,7 +107,7 @@ async fn node(context: &Context, name: &str) -> Result<Option<Node>, ReadError> 
 }
 
 /// Since when a Node's agent has not said that it is well.
-fn silent_since(node: &StoredNode) -> Option<Timestamp> {
+pub fn silent_since(node: &StoredNode) -> Option<Timestamp> {
     let ready = ready_condition(node)?;
     ready.last_transition_time.as_ref().filter(|_| ready.status != "True").map(|time| time.0)
 }
@@ -119,17 +129,22 @@ async fn guests(context: &Context, node: &str) -> Result<Vec<Guest>, ReadError> 
     Ok(pods.items.iter().map(guest).collect())
 }
 
-fn guest(pod: &Pod) -> Guest {
+/// A job claimed it, and it has not ended.
+pub fn is_busy(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let ended = matches!(phase, Some("Succeeded" | "Failed"));
     let claimed = pod.labels().get(label::RUNNER_POOL_OWNER).is_some_and(|owner| !owner.is_empty());
+    claimed && !ended
+}
+
+fn guest(pod: &Pod) -> Guest {
     let deleting = pod.metadata.deletion_timestamp.is_some();
     Guest {
         namespace: pod.namespace().unwrap_or_default(),
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
         version: pod.resource_version().unwrap_or_default(),
-        busy: claimed && !ended,
+        busy: is_busy(pod),
         deleting,
         forced: deleting && pod.metadata.deletion_grace_period_seconds.unwrap_or(0) == 0,
         agent_finalizer: pod.finalizers().iter().any(|f| f == finalizer::POD_VM),
