@@ -47,7 +47,8 @@ pub struct Says {
     pub message: String,
 }
 
-/// Puts what `says` tells into `conditions`, which stay sorted by type.
+/// Puts what `says` tells into `conditions`, which stay sorted by type. Each type is there once:
+/// old objects may have one twice, which no API server would take back (S15).
 ///
 /// The time moves only with the status: health checks count from it.
 pub fn set(conditions: &mut Vec<Condition>, says: Says, generation: Option<i64>, now: Timestamp) {
@@ -67,6 +68,7 @@ pub fn set(conditions: &mut Vec<Condition>, says: Says, generation: Option<i64>,
     conditions.retain(|c| c.type_ != new.type_);
     conditions.push(new);
     conditions.sort_by(|a, b| a.type_.cmp(&b.type_));
+    conditions.dedup_by(|later, first| later.type_ == first.type_);
 }
 
 /// Whether the condition of this type is there and True.
@@ -95,6 +97,18 @@ mod tests {
         assert_eq!(conditions[0].last_transition_time, Some(at(30)));
         assert_eq!(conditions[0].message, None);
         assert_eq!(conditions.len(), 1);
+    }
+
+    #[test]
+    fn what_an_old_object_says_twice_is_said_once() {
+        // S15: conditions were a plain list once, and are a map by type now.
+        let old = |type_: &str, status: &str| -> Condition {
+            serde_json::from_value(serde_json::json!({"type": type_, "status": status})).unwrap()
+        };
+        let mut conditions = vec![old("Other", "True"), old("Ready", "True"), old("Other", "No")];
+        set(&mut conditions, says("False", ""), None, Timestamp::UNIX_EPOCH);
+        let types: Vec<&str> = conditions.iter().map(|c| c.type_.as_str()).collect();
+        assert_eq!(types, ["Other", "Ready"]);
     }
 
     #[test]

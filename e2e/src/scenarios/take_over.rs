@@ -8,7 +8,7 @@ use http::Request;
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::fleet;
+use super::fleet::{self, CLUSTER_API, INFRASTRUCTURE};
 use crate::binaries::package_folder;
 use crate::ground::{Ground, our_definitions};
 use crate::installation::{ClusterForm, Installation, Plan, VERSION};
@@ -21,6 +21,9 @@ const WITH_A_HOST: [(&str, &str); 2] = [
     ("in-full", "5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e"),
     ("older-than-the-pool-with-a-host", "0e1f7c52-6d0b-4b8e-9a55-2f4ab9d4c7d1"),
 ];
+
+/// Others that a Machine owns: they wait for a host, and are told so.
+const WITHOUT_A_HOST: [&str; 2] = ["said-twice", "odd-words"];
 
 /// Created under the old definitions, all of them stay readable, editable and deletable under ours,
 /// and lose nothing; our running programs adopt them, and let every one of them go.
@@ -86,16 +89,16 @@ async fn order_hosts(fleet: &Installation) -> Result<BTreeMap<&'static str, Stri
     Ok(ids)
 }
 
-/// Those with a host belong to Machines of Cluster API, whose Cluster the old provider knew.
+/// Some belong to Machines of Cluster API, whose Cluster the old provider knew.
 async fn machines_own_them(installed: &Installation, client: &Client) -> Result<Vec<Value>> {
     let cluster = format!("{}-capi", installed.plan.namespace);
     let kind = "ScalewayAppleSiliconCluster";
-    let infrastructure = objects::named(fleet::INFRASTRUCTURE, kind, NAMESPACE, &cluster);
+    let infrastructure = objects::named(INFRASTRUCTURE, kind, NAMESPACE, &cluster);
     objects::merge_status(client, &infrastructure, &json!({"status": {"ready": true}})).await?;
     let mut machines = Vec::new();
-    for (name, _) in WITH_A_HOST {
+    for name in WITH_A_HOST.map(|(name, _)| name).into_iter().chain(WITHOUT_A_HOST) {
         let kind = "ScalewayAppleSiliconMachine";
-        let mut machine = objects::named(fleet::CLUSTER_API, "Machine", NAMESPACE, name);
+        let mut machine = objects::named(CLUSTER_API, "Machine", NAMESPACE, name);
         machine["metadata"]["labels"] = json!({"cluster.x-k8s.io/cluster-name": cluster});
         machine["spec"] = json!({
             "clusterName": cluster, "version": VERSION,
@@ -105,7 +108,7 @@ async fn machines_own_them(installed: &Installation, client: &Client) -> Result<
             },
         });
         objects::create(client, &machine, false).await?;
-        let mac = objects::named(fleet::INFRASTRUCTURE, kind, NAMESPACE, name);
+        let mac = objects::named(INFRASTRUCTURE, kind, NAMESPACE, name);
         let owned = |mac: &Value| mac["metadata"]["ownerReferences"][0]["kind"] == "Machine";
         objects::until(client, &mac, "the Machine to own its Mac", owned).await?;
         machines.push(machine);
@@ -128,9 +131,16 @@ async fn they_are_adopted(
             };
             ensure!(leases.iter().filter(of).count() == 1, "{name} does not hold its host");
         }
+        for name in WITHOUT_A_HOST {
+            let mac =
+                objects::named(INFRASTRUCTURE, "ScalewayAppleSiliconMachine", NAMESPACE, name);
+            let mac = objects::get(client, &mac).await?.context("it is gone")?;
+            let told = mac["status"]["lastReason"].as_str().unwrap_or_default();
+            ensure!(told.contains("pool"), "{name} is not told why it waits: {told:?}");
+        }
         Ok(Some(()))
     };
-    fleet.until("the hosts to be taken over", look).await?;
+    fleet.until("the old objects to be taken over", look).await?;
     let state = fleet.state().await?;
     for host in state["hosts"].as_array().into_iter().flatten() {
         let known = hosts.contains_key(host["name"].as_str().unwrap_or_default());
