@@ -80,7 +80,9 @@ async fn turn(
     tracing::info!(object = %object.name_any(), action = action.describe(), ?outcome, "turn");
     Ok(match outcome {
         Outcome::Done => Wake::requeue(std::time::Duration::ZERO),
-        Outcome::Refused | Outcome::Unknown | Outcome::Failed(_) => Wake::requeue(limits.look),
+        Outcome::Refused | Outcome::Unknown | Outcome::Failed(_) | Outcome::TooEarly(_) => {
+            Wake::requeue(limits.look)
+        }
     })
 }
 
