@@ -18,6 +18,7 @@ use super::status::{
     BOOTSTRAPPED, bootstrapped_status, failed_status, failure_detail, reason_since,
 };
 use super::{leftovers, upkeep};
+use crate::fleet_key::FleetKey;
 
 /// Claimed: everything that a bootstrap needs, then the bootstrap, then its Node.
 pub(super) fn prepare(
