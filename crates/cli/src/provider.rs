@@ -235,7 +235,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     let work = provider.run().map(|ended| ended.context("the provider cannot begin"));
     if arguments.pool.observe_only {
         tracing::info!("only observes: nothing is performed, and nobody's lead is taken");
-        return serving.observe(work.boxed()).await;
+        return serving.only_observing().run(LEADER_LEASE, work.boxed()).await;
     }
     serving.run(LEADER_LEASE, work.boxed()).await
 }

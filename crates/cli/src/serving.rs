@@ -47,8 +47,8 @@ pub struct Running {
     /// How this process is called in the Lease; its host name and process id if not given.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     identity: Option<String>,
-    /// Where `/healthz` (the election turns), `/readyz` (the API server answers; who leads) and
-    /// `/metrics` answer; `0` switches them off.
+    /// Where `/healthz` (the election turns) and `/readyz` (the API server answers; who leads)
+    /// answer, and `/metrics`; `0` switches them off.
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
     health_probe_bind_address: String,
     /// Where `/metrics` answers besides, such as `:8080`; `0` is nowhere.
@@ -108,10 +108,11 @@ pub async fn client(kubeconfig: Option<&Path>) -> Result<kube::Client> {
 pub struct Serving {
     /// Its client.
     pub client: kube::Client,
-    arguments: Running,
-    clock: Clock,
     /// What it tells Prometheus.
     pub metrics: Metrics,
+    arguments: Running,
+    clock: Clock,
+    only_observes: bool,
 }
 
 impl Serving {
@@ -124,7 +125,14 @@ impl Serving {
             .await
             .context("the Kubernetes API server does not answer: check --kubeconfig")?;
         tracing::info!(version = version.git_version, "connected to Kubernetes");
-        Ok(Self { client, arguments: arguments.clone(), clock, metrics })
+        let arguments = arguments.clone();
+        Ok(Self { client, metrics, arguments, clock, only_observes: false })
+    }
+
+    /// The same, for work that changes nothing: it takes no part in the election of a leader.
+    pub fn only_observing(self) -> Self {
+        let arguments = Running { leader_elect: false, ..self.arguments };
+        Self { arguments, only_observes: true, ..self }
     }
 
     /// Runs `work` while this process leads, until it is told to end. Losing the lead is an error:
@@ -142,30 +150,12 @@ impl Serving {
             served = self.serve_metrics() => served?,
             outcome = self.lead(&mut election, work) => outcome?,
         }
-        self.set_leads(false);
         if self.arguments.leader_elect {
             // The Lease runs out by itself if this takes too long.
             let _ = tokio::time::timeout(RESIGN_WITHIN, election.resign()).await;
         }
         tracing::info!("ended");
         Ok(())
-    }
-
-    /// Runs `work`, which changes nothing, beside whoever leads, until it is told to end.
-    pub async fn observe(&self, work: BoxFuture<'static, Result<()>>) -> Result<()> {
-        tokio::select! {
-            biased;
-            told = ended() => told?,
-            served = self.health() => served?,
-            served = self.serve_metrics() => served?,
-            outcome = work => outcome?,
-        }
-        tracing::info!("ended");
-        Ok(())
-    }
-
-    fn set_leads(&self, leads: bool) {
-        self.metrics.set_leads(leads);
     }
 
     fn election(&self, lease: &'static str) -> Election {
@@ -182,7 +172,7 @@ impl Serving {
         work: BoxFuture<'static, Result<()>>,
     ) -> Result<()> {
         if !self.arguments.leader_elect {
-            self.set_leads(true);
+            self.metrics.set_leads(!self.only_observes);
             let pulse = election.pulse();
             return tokio::select! {
                 never = pulse.listen(&self.client) => match never {},
@@ -192,7 +182,7 @@ impl Serving {
         let stand_by = |holder: &str| tracing::info!(holder, "standing by: another leads");
         let since = election.win(stand_by).await;
         tracing::info!("leading");
-        self.set_leads(true);
+        self.metrics.set_leads(true);
         tokio::select! {
             biased;
             why = election.keep(since) => bail!("lost the lead: {why}; nothing more is done here"),
@@ -206,18 +196,16 @@ impl Serving {
         let Some(listener) = listen("--health-probe-bind-address", given).await? else {
             return std::future::pending().await;
         };
-        let health = Health::new(pulse, self.arguments.leader_elect);
-        let page = metrics_page(&self.metrics).merge(health.pages());
-        axum::serve(listener, page).await.context("the health page ended")
+        let pages = Health::new(pulse, self.arguments.leader_elect).pages();
+        let pages = pages.merge(metrics_page(&self.metrics));
+        axum::serve(listener, pages).await.context("the health page ended")
     }
-}
 
-impl Serving {
     /// Serves metrics for ever where they are asked for by themselves, or nothing at all.
     async fn serve_metrics(&self) -> Result<()> {
         let Running { metrics_bind_address: given, health_probe_bind_address: health, .. } =
             &self.arguments;
-        // The health page has them already.
+        // The health pages have them already.
         let given = if given == health { "0" } else { given };
         let Some(listener) = listen("--metrics-bind-address", given).await? else {
             return std::future::pending().await;
