@@ -245,9 +245,10 @@ async fn a_mac_that_loses_its_power_in_the_middle_of_a_step_converges_afterwards
     let macs = Macs::start(7, 1, AGENT).await;
     let desired = macs.desired("mac-reboot").await;
     macs.dial().await;
-    macs.change(r#"{"reboot_at": "pfctl -f /etc/pf.conf"}"#).await;
+    macs.change(r#"{"firewall_busy": 2, "reboot_at": "pfctl -f /etc/pf.conf"}"#).await;
     let error = bootstrap(&*macs.dial().await.mac, &desired, &|_| {}).await.expect_err("cut off");
     assert!(error.explain().contains("firewall"), "{}", error.explain());
+    assert!(!error.explain().contains("busy"), "a busy firewall is waited for");
     let report = bootstrap(&*macs.dial().await.mac, &desired, &|_| {}).await.expect("converges");
     assert!(report.changed());
 }

@@ -30,6 +30,7 @@ PATCH /macs/<mac>       {'latency_seconds'?: 2.5      every tool takes so long
                          'locked'?: true              the account, as after wrong passwords
                          'disk_full'?: true           no room for a byte more
                          'loginwindow_dead'?: true    nobody is logged in on the screen any more
+                         'firewall_busy'?: 2          so many loads of rules meet another pfctl
                          'reboot_at'?: 'pfctl -f'}    loses its power when a tool is run whose
                                                       command line has this in it, once
 POST  /macs/<mac>/reboot
@@ -54,6 +55,7 @@ struct Change {
     locked: Option<bool>,
     disk_full: Option<bool>,
     loginwindow_dead: Option<bool>,
+    firewall_busy: Option<u32>,
     reboot_at: Option<String>,
 }
 
@@ -138,6 +140,9 @@ async fn change(
     }
     if change.loginwindow_dead == Some(true) {
         mac.kill_loginwindow();
+    }
+    if let Some(loads) = change.firewall_busy {
+        mac.set_firewall_busy(loads);
     }
     if let Some(text) = change.reboot_at {
         let orders = orders.clone();
