@@ -37,7 +37,7 @@ const BUCKETS: [f64; 9] = [0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const CYCLES: [&str; 3] = ["complete", "partial", "refused"];
 
 /// How an effect ends.
-const OUTCOMES: [&str; 4] = ["done", "refused", "failed", "unknown"];
+const OUTCOMES: [&str; 5] = ["done", "refused", "failed", "too-early", "unknown"];
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -255,6 +255,7 @@ fn outcome_word(outcome: &Outcome) -> &'static str {
         Outcome::Done => "done",
         Outcome::Refused => "refused",
         Outcome::Failed(_) => "failed",
+        Outcome::TooEarly(_) => "too-early",
         Outcome::Unknown => "unknown",
     }
 }

@@ -95,6 +95,7 @@ fn release(seen: &Seen, host: &Host, policy: &Policy) -> Decision {
     }
     match &host.state {
         HostState::Reinstalling => act(Action::NoteWiped, Reason::Finishing),
+        HostState::Rebooting => refuse(Reason::Waiting("rebooting".to_owned())),
         HostState::Changing(state) => refuse(Reason::Waiting(state.clone())),
         HostState::Stuck(state) => refuse(Reason::CannotWipe(state.clone())),
         HostState::Ready => match &seen.images {

@@ -181,10 +181,10 @@ impl Owners {
     /// The object that owns the host: by its name, by its id, or by the marker that it carries.
     #[must_use]
     pub fn of(&self, host: &Host) -> Option<&Owner> {
-        let marked = |uid: &CrUid| self.by_uid.get(uid.as_str()).map(|index| &self.all[*index]);
+        let of_uid = |uid: &CrUid| self.by_uid.get(uid.as_str()).map(|index| &self.all[*index]);
         // Whatever the pools are: neither a marker nor an object's name depends on them.
         let by_marker = match NameClass::read(&host.name, "") {
-            NameClass::Claiming(marker) | NameClass::Releasing(marker) => marked(&marker.uid),
+            NameClass::Claiming(marker) | NameClass::Releasing(marker) => of_uid(&marker.uid),
             NameClass::Pool
             | NameClass::OldMarker
             | NameClass::Quarantined

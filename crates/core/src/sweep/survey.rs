@@ -225,6 +225,7 @@ fn stuck(host: &Host, since: Duration) -> Option<StuckHost> {
         HostState::Ready if host.delivered => return None,
         HostState::Ready => "not delivered".to_owned(),
         HostState::Reinstalling => "reinstalling".to_owned(),
+        HostState::Rebooting => "rebooting".to_owned(),
         HostState::Changing(state) => state.clone(),
         HostState::Stuck(state) => {
             let state = state.clone();

@@ -66,15 +66,6 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         Action::Create { name, server_type, image } => {
             order(context, turn, name, server_type, image.as_deref()).await
         }
-        Action::Reboot(server) => scaleway(context.scaleway.reboot(&turn.zone, server).await),
-        Action::DeleteServer(server) => delete_server(context, turn, server).await,
-        Action::ScheduleDeletion(server) => {
-            scaleway(context.scaleway.schedule_deletion(&turn.zone, server).await)
-        }
-        Action::NoteOrder => note_order(context, turn).await,
-        Action::Create { name, server_type, image } => {
-            order(context, turn, name, server_type, image.as_deref()).await
-        }
         Action::StoreCredentials(_) => store_credentials(context, turn).await,
         Action::DeleteCredentials => {
             delete(secrets(context), &owned::credentials(&turn.seen.object.name)).await
