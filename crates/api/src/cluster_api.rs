@@ -21,6 +21,10 @@ pub struct MachineSpec {
     /// Where the Machine's start-up data comes from.
     #[serde(default)]
     pub bootstrap: Bootstrap,
+    /// What Cluster API copied from us once we were provisioned. It binds the Machine to its Node
+    /// for good, and survives a move.
+    #[serde(rename = "providerID", default, skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
     /// Version that the Node is asked to report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,

@@ -43,8 +43,14 @@ pub mod annotation {
     pub const PAUSED: &str = "cluster.x-k8s.io/paused";
     /// Set by `clusterctl move` on what it is about to delete: the host moves on, untouched.
     pub const DELETE_FOR_MOVE: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
+    /// Held while a host is on its way to or from an object: `clusterctl move` waits for it.
+    pub const BLOCK_MOVE: &str = "clusterctl.cluster.x-k8s.io/block-move";
     /// `terminate`: delete the host instead of returning it to the pool.
     pub const RELEASE_POLICY: &str = "tuist.dev/release-policy";
+    /// The value of [`RELEASE_POLICY`] that does so.
+    pub const TERMINATE: &str = "terminate";
+    /// When a host was last ordered for the object. Written before the order is sent.
+    pub const ORDERED_AT: &str = "applecart.dev/ordered-at";
     /// On the Pod template of a Deployment that spreads over the Macs.
     pub const FLEET_HASH: &str = "tuist.dev/fleet-hash";
 }
@@ -72,6 +78,17 @@ pub mod lease {
     pub const WIPED_AT: &str = "applecart.dev/wiped-at";
     /// Annotation: `"true"` from the claim until the next wipe is seen to run.
     pub const UNWIPED: &str = "applecart.dev/unwiped";
+    /// Annotation: when the host was seen under its holder's releasing name.
+    pub const RELEASING_AT: &str = "applecart.dev/releasing-at";
+    /// Annotation: when its deletion was first asked for; written before it is.
+    pub const DELETE_REQUESTED_AT: &str = "applecart.dev/delete-requested-at";
+    /// Annotation: `"true"` while its holder is moved to another cluster, or may be: its Cluster is
+    /// paused. Such a host is nobody's to return, whatever became of the holder.
+    pub const MOVED: &str = "applecart.dev/moved";
+    /// Annotation: `"true"` if the host should be set aside, and Scaleway would not rename it.
+    pub const QUARANTINED: &str = "applecart.dev/quarantined";
+    /// Annotation: how many owners in a row gave the host up because its bootstrap failed.
+    pub const OWNERS_FAILED: &str = "applecart.dev/owners-failed";
 
     /// The Lease's name.
     #[must_use]

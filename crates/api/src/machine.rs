@@ -40,6 +40,7 @@ const DEFAULT_OS: &str = "macos-tahoe-26.3";
     printcolumn(name = "Step", type_ = "string", json_path = ".status.bootstrap.display"),
     printcolumn(name = "Node", type_ = "string", json_path = ".status.nodeName"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.lastReason"),
+    printcolumn(name = "Since", type_ = "date", json_path = ".status.since"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Host", type_ = "string", json_path = ".status.serverID", priority = 1)
 )]
@@ -78,6 +79,10 @@ pub struct ScalewayAppleSiliconMachineSpec {
     /// Version that the Node reports; the Machine's own version stands in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubelet_version: Option<String>,
+    /// Orders a host of its own instead of adopting one from the pool, and deletes it with the
+    /// object. Off unless true: nothing else ever buys a host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_order: Option<bool>,
     /// Asks for a GitHub Actions runner on the host itself. Kept for objects that carry it; nothing
     /// acts on it yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -156,6 +161,10 @@ pub struct ScalewayAppleSiliconMachineStatus {
     /// Why the last line of this object is what it is, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_reason: Option<String>,
+    /// Since when that has been so: it moves with the reason's word, not with its details.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>", extend("format" = "date-time"))]
+    pub since: Option<Timestamp>,
     /// Where the bootstrap is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<BootstrapProgress>,

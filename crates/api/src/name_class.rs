@@ -90,6 +90,12 @@ impl NameClass {
         assert!(!pool_prefix.is_empty(), "a pool name needs a prefix");
         format!("{pool_prefix}{server}")
     }
+
+    /// The name of a host that is set aside.
+    #[must_use]
+    pub fn quarantined(server: &ServerId) -> String {
+        format!("{QUARANTINED}{server}")
+    }
 }
 
 #[cfg(test)]
@@ -114,6 +120,8 @@ mod tests {
         );
         assert_eq!(NameClass::read(&NameClass::claiming(&m), "p-"), NameClass::Claiming(m.clone()));
         assert_eq!(NameClass::read(&NameClass::releasing(&m), "p-"), NameClass::Releasing(m));
+        let server = "5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e".parse().unwrap();
+        assert_eq!(NameClass::read(&NameClass::quarantined(&server), "p-"), NameClass::Quarantined);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use applecart_api::keys::LEADER_LEASE;
-use applecart_core::machine::Limits;
+use applecart_core::machine::{Limits, Tiers};
 use applecart_mac::{FleetWide, Payload, Ssh, Tailscale, TartBundle};
 use applecart_operator::provider::{Provider, Settings};
 use applecart_scaleway::{Client, Config, Limit, Profile};
@@ -37,6 +37,8 @@ pub struct Arguments {
     pool: Pool,
     #[command(flatten)]
     macs: Macs,
+    #[command(flatten)]
+    recovery: Recovery,
     #[command(flatten)]
     waits: Waits,
 }
@@ -119,6 +121,21 @@ struct Macs {
 }
 
 #[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Recovery (0 switches a tier off)")]
+struct Recovery {
+    /// Failed bootstraps in a row until a host is rebooted, once.
+    #[arg(long, default_value_t = 3, value_name = "FAILURES")]
+    bootstrap_reboot_after: u32,
+    /// Failed bootstraps in a row until a host is wiped and exchanged for another one of the pool;
+    /// never after its Machine was first reported provisioned.
+    #[arg(long, default_value_t = 8, value_name = "FAILURES")]
+    bootstrap_max_attempts: u32,
+    /// Owners in a row that a host may fail until it is set aside as tuist-quarantine-….
+    #[arg(long, default_value_t = 3, value_name = "OWNERS")]
+    quarantine_after: u32,
+}
+
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Waits (15s, 5m, 1h30m)")]
 struct Waits {
     /// How long a claim waits for renames by others; 0 where the pool is this cluster's alone.
@@ -142,6 +159,10 @@ struct Waits {
     /// First wait after a failed bootstrap; it doubles up to ten times as long.
     #[arg(long, default_value = "1m", value_parser = duration)]
     bootstrap_retry: Duration,
+    /// How long a host may refuse to be wiped or deleted before it is set aside as
+    /// tuist-quarantine-… and its Machine goes.
+    #[arg(long, default_value = "30m", value_parser = duration)]
+    wipe_patience: Duration,
 }
 
 /// Runs the provider until it is told to end.
@@ -166,7 +187,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
 }
 
 async fn settings(arguments: &Arguments, client: &kube::Client) -> Result<Settings> {
-    let Arguments { pool, macs, waits, .. } = arguments;
+    let Arguments { pool, macs, recovery, waits, .. } = arguments;
     let api_server_url = match &macs.api_server_url {
         Some(url) => url.clone(),
         None => cluster_info(client).await?,
@@ -194,6 +215,12 @@ async fn settings(arguments: &Arguments, client: &kube::Client) -> Result<Settin
             upkeep: waits.upkeep_interval,
             retry: waits.bootstrap_retry,
             retry_cap: waits.bootstrap_retry * 10,
+            patience: waits.wipe_patience,
+            tiers: Tiers {
+                reboot_after: recovery.bootstrap_reboot_after,
+                max_attempts: recovery.bootstrap_max_attempts,
+                quarantine_after: recovery.quarantine_after,
+            },
             ..usual
         },
         fleet: FleetWide {

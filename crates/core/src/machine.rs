@@ -8,6 +8,8 @@
 //! - A host is renamed only while we hold its Lease, and only from the name just read (S3).
 //! - A host gets a pool name only after its wipe was accepted (LH1, LH22).
 //! - Deletion is looked at first, in every state; it needs neither Machine nor Cluster (V1).
+//! - A host is exchanged only while Cluster API was not told of it, and bought only for a Machine
+//!   that asks for it, once (G17).
 //! - Paused means no call outside; nothing is written before a Machine owns the object.
 //! - Any turn may be the first: nothing is remembered that cannot be read again. What is in memory
 //!   (a running bootstrap, the last failure) may be lost at any moment and costs time alone.
@@ -17,9 +19,14 @@
 //! - The shell reads the host this turn, uncached, before it performs.
 
 mod action;
+mod bootstrap;
 mod claim;
 mod decide;
+mod image;
+mod leftovers;
+mod limits;
 mod observed;
+mod order;
 mod reason;
 mod release;
 mod status;
@@ -28,10 +35,11 @@ mod tests;
 mod upkeep;
 
 pub use action::{Action, Identity};
-pub use decide::{Decision, Limits, decide};
+pub use decide::{Decision, decide};
+pub use limits::{Limits, Tiers};
 pub use observed::{
     Bootstrap, Bound, Candidate, Candidates, Credentials, Guest, Host, HostRead, HostState, Image,
-    Images, Lease, LeaseHolder, Node, Object, Observed, Pause, Release,
+    Images, Lease, LeaseHolder, Node, Object, Observed, Ordered, Pause, Release,
 };
 pub use reason::{PoolCounts, Reason};
 pub use status::status;

@@ -9,6 +9,8 @@ pub enum Outcome {
     Refused,
     /// It did not happen, and this is what was said. Never contains a secret.
     Failed(String),
+    /// It did not happen, cannot happen before its time, and this is what was said.
+    TooEarly(String),
     /// No answer. It may have happened.
     Unknown,
 }

@@ -7,10 +7,14 @@ use jiff::Timestamp;
 /// An effect that failed: nothing is tried again before `retry_at`, whatever wakes us (LH21).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
+    /// What was tried, in the words of the effect.
+    pub tried: &'static str,
     /// What was tried and what was said.
     pub message: String,
     /// When the next try is due.
     pub retry_at: Timestamp,
+    /// It was asked for before its time: another way may be open at once.
+    pub too_early: bool,
 }
 
 impl Trouble {

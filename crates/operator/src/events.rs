@@ -51,7 +51,10 @@ impl Events {
         let events: Api<Event> = Api::namespaced(self.client.clone(), namespace);
         match calls::write(events.create(&PostParams::default(), &event)).await {
             Outcome::Done => {}
-            outcome @ (Outcome::Refused | Outcome::Failed(_) | Outcome::Unknown) => {
+            outcome @ (Outcome::Refused
+            | Outcome::Failed(_)
+            | Outcome::TooEarly(_)
+            | Outcome::Unknown) => {
                 tracing::warn!(?outcome, word, "could not publish an Event");
             }
         }

@@ -159,7 +159,10 @@ impl Election {
             Ok((Decision::Renew, lease)) => {
                 match self.write(&Decision::Renew, lease.as_ref()).await {
                     Outcome::Done => Renewal::Done,
-                    Outcome::Refused | Outcome::Failed(_) | Outcome::Unknown => Renewal::Unknown,
+                    Outcome::Refused
+                    | Outcome::Failed(_)
+                    | Outcome::TooEarly(_)
+                    | Outcome::Unknown => Renewal::Unknown,
                 }
             }
             Err(error) => {

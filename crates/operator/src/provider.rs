@@ -20,6 +20,7 @@ mod fleet_keys;
 mod leases;
 mod objects;
 mod observe;
+mod orders;
 mod perform;
 mod settings;
 mod triggers;
@@ -71,6 +72,7 @@ struct Context {
     events: Events,
     troubles: Troubles,
     zones: zones::Zones,
+    orders: orders::Orders,
     bootstraps: bootstraps::Bootstraps,
     fleet_keys: fleet_keys::FleetKeys,
 }
@@ -109,6 +111,7 @@ impl Provider {
             events: Events::new(self.client.clone(), CONTROLLER, self.clock.clone()),
             troubles: Troubles::new(self.settings.limits.look),
             zones: zones::Zones::new(self.settings.list_fresh),
+            orders: orders::Orders::default(),
             client: self.client,
             scaleway: self.scaleway,
             dial: self.dial,

@@ -23,11 +23,13 @@ pub struct Troubles {
 
 #[derive(Clone, Debug)]
 struct Failure {
+    tried: &'static str,
     in_a_row: u32,
     /// Nothing to tell yet, only to count.
     usual: bool,
     message: String,
     retry_at: Timestamp,
+    too_early: bool,
 }
 
 impl Troubles {
@@ -39,8 +41,9 @@ impl Troubles {
     /// The last failure of `key`.
     pub fn of(&self, key: &str) -> Option<Trouble> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let Failure { message, retry_at, .. } = last.get(key).filter(|last| !last.usual)?.clone();
-        Some(Trouble { message, retry_at })
+        let failure = last.get(key).filter(|last| !last.usual)?.clone();
+        let Failure { tried, message, retry_at, too_early, .. } = failure;
+        Some(Trouble { tried, message, retry_at, too_early })
     }
 
     /// What follows from how an effect of `key` ended: when to look again. That a trouble was told
@@ -48,7 +51,7 @@ impl Troubles {
     pub fn settle(
         &self,
         key: &str,
-        tried: &str,
+        tried: &'static str,
         outcome: &Outcome,
         told: bool,
         now: Timestamp,
@@ -56,33 +59,40 @@ impl Troubles {
         match outcome {
             Outcome::Done if told => {}
             Outcome::Done => self.clear(key),
-            Outcome::Failed(said) => self.note(key, 0, format!("{tried}: {said}"), now),
+            Outcome::Failed(said) => self.note(key, 0, tried, said, now),
+            Outcome::TooEarly(said) => {
+                self.note(key, 0, tried, said, now);
+                let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+                last.entry(key.to_owned()).and_modify(|failure| failure.too_early = true);
+            }
             // The world is not as it was read, or may not be: look again, never in a hot loop.
             Outcome::Refused => {
                 let why = "refused each time, because something else had changed";
-                return self.note_usual(key, format!("{tried}: {why}"), now);
+                return self.note_usual(key, tried, why, now);
             }
             Outcome::Unknown => {
                 let why = "no answer each time; it may have happened";
-                return self.note_usual(key, format!("{tried}: {why}"), now);
+                return self.note_usual(key, tried, why, now);
             }
         }
         Duration::ZERO
     }
 
     /// Notes an effect that may be tried again soon, unless that went on for too long already.
-    fn note_usual(&self, key: &str, message: String, now: Timestamp) -> Duration {
-        self.note(key, USUAL, message, now);
+    fn note_usual(&self, key: &str, tried: &'static str, said: &str, now: Timestamp) -> Duration {
+        self.note(key, USUAL, tried, said, now);
         if self.of(key).is_some() { Duration::ZERO } else { self.first_wait / 10 }
     }
 
     /// Notes a failure, of which the first `usual` ones are only counted.
-    fn note(&self, key: &str, usual: u32, message: String, now: Timestamp) {
+    fn note(&self, key: &str, usual: u32, tried: &'static str, said: &str, now: Timestamp) {
+        let message = format!("{tried}: {said}");
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let before = last.get(key).map_or(0, |failure| failure.in_a_row);
         let doublings = before.saturating_sub(usual).min(MOST_DOUBLINGS);
         let retry_at = now + self.first_wait.saturating_mul(1 << doublings);
-        let failure = Failure { in_a_row: before + 1, usual: before < usual, message, retry_at };
+        let (in_a_row, usual) = (before + 1, before < usual);
+        let failure = Failure { tried, in_a_row, usual, message, retry_at, too_early: false };
         last.insert(key.to_owned(), failure);
     }
 
@@ -114,7 +124,7 @@ mod tests {
         let now = Timestamp::from_second(1000).unwrap();
         let mut waits = vec![];
         for _ in 0..9 {
-            troubles.note("a", 0, "no".into(), now);
+            troubles.note("a", 0, "try", "no", now);
             waits.push(troubles.of("a").unwrap().retry_at.as_second() - 1000);
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 64, 64]);

@@ -14,8 +14,10 @@ pub enum Action {
     WriteStatus(Box<ScalewayAppleSiliconMachineStatus>),
     /// Store the status that tells how a bootstrap ended; then that is forgotten.
     RecordBootstrap(Box<ScalewayAppleSiliconMachineStatus>),
-    /// Write the provider ID into the spec.
-    SetProviderId(ProviderId),
+    /// Write the provider ID into the spec, or take it out again.
+    SetProviderId(Option<ProviderId>),
+    /// Keep `clusterctl move` waiting, or let it come.
+    BlockMove(bool),
     /// Take the host's Lease, if it is still at this version (`None`: does not exist).
     TakeLease {
         /// The host.
@@ -27,10 +29,32 @@ pub enum Action {
     },
     /// Note in our Lease that the host was seen under our claiming name.
     NoteMarked(ServerId),
+    /// Note in our Lease that the host was seen under our releasing name.
+    NoteReleasing {
+        /// The host.
+        server: ServerId,
+        /// How many owners in a row gave it up by now.
+        owners_failed: u32,
+    },
     /// Note in our Lease that a wipe was seen to run.
     NoteWiped(ServerId),
+    /// Note in our Lease that the deletion of the host is about to be asked for.
+    NoteDelete(ServerId),
+    /// Note in our Lease that the host is to be set aside, although it cannot be renamed.
+    NoteQuarantined(ServerId),
+    /// Note in our Lease that the host served an owner well.
+    NoteHealthy(ServerId),
+    /// Note in our Lease whether we may be on our way to another cluster.
+    NoteMoving {
+        /// The host.
+        server: ServerId,
+        /// Whether we may.
+        moving: bool,
+    },
     /// Give our Lease up.
     ClearLease(ServerId),
+    /// Give our Lease up, because we live on in another cluster with our host.
+    LeaveLease(ServerId),
     /// Rename the host, which was just read under the name `was`.
     Rename {
         /// The host.
@@ -44,6 +68,23 @@ pub enum Action {
     RequestWipe {
         /// The host.
         server: ServerId,
+        /// The image that it gets; Scaleway's default for its type if `None`.
+        image: Option<String>,
+    },
+    /// Cycle the host's power, once, to recover it.
+    Reboot(ServerId),
+    /// Delete the host.
+    DeleteServer(ServerId),
+    /// Let Scaleway delete the host when its licensing floor ends.
+    ScheduleDeletion(ServerId),
+    /// Note on the object that a host is about to be ordered for it.
+    NoteOrder,
+    /// Order a host.
+    Create {
+        /// The name that it gets: our claiming name, by which it is found again.
+        name: String,
+        /// Its type.
+        server_type: String,
         /// The image that it gets; Scaleway's default for its type if `None`.
         image: Option<String>,
     },
@@ -96,10 +137,22 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether it changes a host, so is sent soon after an uncached read of it, or not at all.
+    /// What a rename is called in messages.
+    pub const RENAME: &str = "rename the host";
+
+    /// Whether it changes a host, or adds one: then it is sent soon after an uncached read, or not
+    /// at all.
     #[must_use]
     pub fn changes_host(&self) -> bool {
-        matches!(self, Self::Rename { .. } | Self::RequestWipe { .. })
+        matches!(
+            self,
+            Self::Rename { .. }
+                | Self::RequestWipe { .. }
+                | Self::Reboot(_)
+                | Self::DeleteServer(_)
+                | Self::ScheduleDeletion(_)
+                | Self::Create { .. }
+        )
     }
 
     /// What the effect is, for messages about it.
@@ -110,11 +163,24 @@ impl Action {
             Self::RemoveFinalizer => "remove the finalizer",
             Self::WriteStatus(_) | Self::RecordBootstrap(_) => "write the status",
             Self::SetProviderId(_) => "write the provider ID",
+            Self::BlockMove(true) => "keep clusterctl move waiting",
+            Self::BlockMove(false) => "let clusterctl move come",
             Self::TakeLease { .. } => "take the host's Lease",
-            Self::NoteMarked(_) | Self::NoteWiped(_) => "note in the host's Lease",
-            Self::ClearLease(_) => "give up the host's Lease",
-            Self::Rename { .. } => "rename the host",
+            Self::NoteMarked(_)
+            | Self::NoteReleasing { .. }
+            | Self::NoteWiped(_)
+            | Self::NoteDelete(_)
+            | Self::NoteQuarantined(_)
+            | Self::NoteHealthy(_)
+            | Self::NoteMoving { .. } => "note in the host's Lease",
+            Self::ClearLease(_) | Self::LeaveLease(_) => "give up the host's Lease",
+            Self::Rename { .. } => Self::RENAME,
             Self::RequestWipe { .. } => "request the wipe",
+            Self::Reboot(_) => "reboot the host",
+            Self::DeleteServer(_) => "delete the host",
+            Self::ScheduleDeletion(_) => "schedule the deletion of the host",
+            Self::NoteOrder => "note the order",
+            Self::Create { .. } => "order a host",
             Self::StoreCredentials(_) => "store the host's password",
             Self::DeleteCredentials => "delete the host's password",
             Self::CreateIdentity(_) => "create the Node's identity",

@@ -1,35 +1,42 @@
-//! From nothing to a Mac that is ready: choosing a host, claiming it, preparing and bootstrapping
-//! it.
+//! From nothing to a host under our name: choosing one, and claiming it.
 
-use std::time::Duration;
-
-use applecart_api::condition::is_true;
-use applecart_api::ids::{ProviderId, ServerId};
+use applecart_api::ids::ServerId;
 use applecart_api::name_class::NameClass;
 use jiff::Timestamp;
 
-use super::action::{Action, Identity};
-use super::decide::{Decision, Limits, act, wait};
+use super::action::Action;
+use super::decide::{Decision, act, since, wait};
+use super::limits::Limits;
 use super::observed::{
-    Bootstrap, Candidate, Candidates, Host, HostRead, HostState, Lease, LeaseHolder, Observed,
+    Candidate, Candidates, Host, HostRead, HostState, Lease, LeaseHolder, Observed,
 };
-use super::reason::{PoolCounts, Reason, back_off};
-use super::status::{BOOTSTRAPPED, bootstrapped_status, failed_status, failure_detail};
-use super::upkeep;
-use crate::fleet_key::FleetKey;
+use super::reason::{PoolCounts, Reason};
+use super::{bootstrap, order, release};
 
-/// Chooses a host from the list and takes its Lease.
-pub(super) fn choose(seen: &Observed, candidates: &Candidates, limits: &Limits) -> Decision {
-    let Some(_) = &seen.object.pool_prefix else { return wait(Reason::NoPool, limits.keep) };
+/// Chooses a host from the list and takes its Lease, or orders one for a Machine that asks for it.
+pub(super) fn choose(
+    now: Timestamp,
+    seen: &Observed,
+    candidates: &Candidates,
+    limits: &Limits,
+) -> Decision {
     let listed = match candidates {
         Candidates::Failed(why) => {
             return wait(Reason::CannotRead(format!("the zone's hosts: {why}")), limits.look);
         }
         Candidates::Listed(listed) => listed,
     };
+    // Once ordered, always ordered: what such an object holds is deleted with it.
+    if seen.object.auto_order || seen.object.ordered.is_some() {
+        return order::decide(now, seen, limits);
+    }
+    let Some(_) = &seen.object.pool_prefix else { return wait(Reason::NoPool, limits.keep) };
     let mut counts = PoolCounts::default();
-    let fitting: Vec<&Candidate> =
+    let mut fitting: Vec<&Candidate> =
         listed.iter().filter(|candidate| fits(seen, candidate, &mut counts)).collect();
+    // A host that failed its owners is the last choice.
+    let fewest = fitting.iter().map(|candidate| candidate.lease.owners_failed).min();
+    fitting.retain(|candidate| Some(candidate.lease.owners_failed) == fewest);
     if fitting.is_empty() {
         return wait(Reason::NoAvailableHost(counts), limits.look);
     }
@@ -47,20 +54,21 @@ fn take(server: &ServerId, lease: &Lease, used: bool) -> Decision {
 
 /// S5: the one predicate for adoption; the first thing that rules a host out is counted.
 fn fits(seen: &Observed, candidate: &Candidate, counts: &mut PoolCounts) -> bool {
-    let host = &candidate.host;
+    let Candidate { host, lease } = candidate;
     if host.class(seen.object.pool_prefix.as_deref()) != NameClass::Pool {
         return false;
     }
     counts.pool += 1;
+    let going = host.retiring || lease.delete_requested_at.is_some();
     let ruled_out_by = if host.server_type != seen.object.server_type {
         &mut counts.wrong_type
     } else if !host.os.as_ref().is_some_and(|(name, family)| seen.object.os.accepts(name, family)) {
         &mut counts.wrong_os
-    } else if !host.delivered || host.retiring || host.state != HostState::Ready {
+    } else if !host.delivered || going || host.state != HostState::Ready {
         &mut counts.not_ready
-    } else if candidate.lease.holder != LeaseHolder::Nobody {
+    } else if lease.holder != LeaseHolder::Nobody {
         &mut counts.held
-    } else if candidate.lease.unwiped {
+    } else if lease.unwiped {
         &mut counts.not_wiped
     } else {
         return true;
@@ -82,22 +90,39 @@ pub(super) fn advance(
         HostRead::Failed(why) => {
             return wait(Reason::CannotRead(format!("its host: {why}")), limits.look);
         }
-        HostRead::Gone => return wait(Reason::HostGone, limits.keep),
+        HostRead::Gone => return lost(seen, server, lease, limits),
         HostRead::Seen(host) => host,
     };
     let class = host.class(seen.object.pool_prefix.as_deref());
-    let mine = class == NameClass::Other(seen.object.name.clone())
-        || class == NameClass::Claiming(seen.marker());
-    match (&lease.holder, class) {
-        (LeaseHolder::Other(holder), _) => wait(Reason::HeldByOther(holder.clone()), limits.keep),
-        (LeaseHolder::Nobody, _) if mine => take(server, lease, true),
-        (LeaseHolder::Us, NameClass::Pool) => mark(seen, host, lease),
-        (LeaseHolder::Us, NameClass::Claiming(_)) if mine => settle(now, seen, host, lease, limits),
-        (LeaseHolder::Us, NameClass::Other(_)) if mine => prepare(now, seen, host, limits),
-        (LeaseHolder::Nobody | LeaseHolder::Us, _) => {
+    let named = class == NameClass::Other(seen.object.name.clone());
+    let marked = class == NameClass::Claiming(seen.marker());
+    let swapped = class == NameClass::Releasing(seen.marker());
+    let returned =
+        lease.releasing_at.is_some() && matches!(class, NameClass::Pool | NameClass::Quarantined);
+    match &lease.holder {
+        LeaseHolder::Other(holder) => wait(Reason::HeldByOther(holder.clone()), limits.keep),
+        LeaseHolder::Nobody if named || marked || swapped => take(server, lease, true),
+        LeaseHolder::Us if named => bootstrap::prepare(now, seen, host, lease, limits),
+        LeaseHolder::Us if marked => settle(now, seen, host, lease, limits),
+        LeaseHolder::Us if swapped => release::swap(now, seen, host, lease, limits),
+        LeaseHolder::Us if returned => {
+            release::unbind(seen, server, "its bootstrap failed too often")
+        }
+        LeaseHolder::Us if class == NameClass::Pool => mark(seen, host, lease),
+        LeaseHolder::Nobody | LeaseHolder::Us => {
             wait(Reason::NotOurs(host.name.clone()), limits.keep)
         }
     }
+}
+
+/// LH16: a host that is gone is another one's turn only while nobody was told of it. A Machine that
+/// is bound to its Node cannot be given another; one that bought its host buys no second.
+fn lost(seen: &Observed, server: &ServerId, lease: &Lease, limits: &Limits) -> Decision {
+    let ours = !matches!(lease.holder, LeaseHolder::Other(_));
+    if ours && !seen.is_provisioned() && seen.object.ordered.is_none() {
+        return release::unbind(seen, server, "its host does not exist any more");
+    }
+    wait(Reason::HostGone, limits.keep)
 }
 
 /// Leased, still under its pool name: mark it as ours, if it still fits.
@@ -124,7 +149,10 @@ fn settle(
     let Some(marked_at) = lease.marked_at else {
         return act(Action::NoteMarked(host.id.clone()), Reason::Settling);
     };
-    let waited = Duration::try_from(now.duration_since(marked_at)).unwrap_or_default();
+    if !host.delivered {
+        return wait(Reason::Ordering, limits.look);
+    }
+    let waited = since(now, marked_at);
     if waited < limits.claim_settle {
         return wait(Reason::Settling, limits.claim_settle.saturating_sub(waited));
     }
@@ -133,94 +161,4 @@ fn settle(
 
 pub(super) fn rename(host: &Host, to: String, reason: Reason) -> Decision {
     act(Action::Rename { server: host.id.clone(), was: host.name.clone(), to }, reason)
-}
-
-/// Claimed: everything that a bootstrap needs, then the bootstrap, then its Node.
-fn prepare(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Decision {
-    let expected = ProviderId { zone: seen.object.zone.clone(), server: host.id.clone() };
-    match &seen.object.provider_id {
-        None => return act(Action::SetProviderId(expected), Reason::Preparing),
-        Some(other) if *other != expected => {
-            return wait(Reason::NotOurs(host.name.clone()), limits.keep);
-        }
-        Some(_) => {}
-    }
-    match &seen.bootstrap {
-        Bootstrap::Running { step, .. } => wait(Reason::Bootstrapping(step.clone()), limits.look),
-        Bootstrap::Succeeded { stamp, awaits_boot } => {
-            let reason = Reason::Bootstrapped;
-            let boot = awaits_boot.as_deref();
-            let status = bootstrapped_status(now, seen, stamp, boot, &reason);
-            act(Action::RecordBootstrap(Box::new(status)), reason)
-        }
-        Bootstrap::Failed(message) => {
-            let attempts = seen.object.status.bootstrap_attempts.unwrap_or(0).saturating_add(1);
-            let due = now + back_off(attempts, limits.retry, limits.retry_cap);
-            let reason = Reason::BootstrapFailed { attempts, message: message.clone() };
-            let status = failed_status(now, seen, attempts, due, &reason);
-            act(Action::RecordBootstrap(Box::new(status)), reason)
-        }
-        Bootstrap::None if is_true(&seen.object.status.conditions, BOOTSTRAPPED) => {
-            let state = check_node(seen, &expected, limits);
-            upkeep::keep(now, seen, host, limits, state, || bootstrap(now, seen, host, limits))
-        }
-        Bootstrap::None => bootstrap(now, seen, host, limits),
-    }
-}
-
-fn bootstrap(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Decision {
-    match &host.state {
-        HostState::Ready => {}
-        HostState::Reinstalling => {
-            return wait(Reason::HostChanging("reinstalling".into()), limits.look);
-        }
-        HostState::Changing(state) | HostState::Stuck(state) => {
-            return wait(Reason::HostChanging(state.clone()), limits.look);
-        }
-    }
-    if host.address.is_none() {
-        return wait(Reason::NoAddress, limits.look);
-    }
-    match &seen.credentials.fleet_key {
-        FleetKey::Ready => {}
-        FleetKey::NotLooked => return wait(Reason::Preparing, limits.look),
-        FleetKey::Waiting(why) => {
-            return wait(Reason::SshKeyUnavailable(why.clone()), limits.look);
-        }
-    }
-    if !seen.credentials.password {
-        return if host.has_password {
-            act(Action::StoreCredentials(host.id.clone()), Reason::Preparing)
-        } else {
-            wait(Reason::MissingSudoPassword, limits.keep)
-        };
-    }
-    if let Some(part) = Identity::ALL.iter().find(|part| !seen.identity.contains(part)) {
-        return act(Action::CreateIdentity(*part), Reason::Preparing);
-    }
-    if !seen.credentials.token {
-        return wait(Reason::WaitingForToken, limits.look);
-    }
-    let status = &seen.object.status;
-    if let Some(due) = status.next_attempt_at.filter(|due| now < *due) {
-        let reason = Reason::BootstrapFailed {
-            attempts: status.bootstrap_attempts.unwrap_or(0),
-            message: failure_detail(status),
-        };
-        return wait(reason, Duration::try_from(due.duration_since(now)).unwrap_or_default());
-    }
-    act(Action::StartBootstrap(host.id.clone()), Reason::Bootstrapping(None))
-}
-
-fn check_node(seen: &Observed, expected: &ProviderId, limits: &Limits) -> Decision {
-    match &seen.node {
-        None => wait(Reason::NodeMissing, limits.look),
-        Some(node) => match &node.provider_id {
-            Some(id) if *id != expected.to_string() => {
-                wait(Reason::NodeOfOther(id.clone()), limits.look)
-            }
-            _ if node.ready => wait(Reason::Ready, limits.keep),
-            _ => wait(Reason::NodeNotReady, limits.look),
-        },
-    }
 }

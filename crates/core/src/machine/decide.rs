@@ -2,71 +2,16 @@
 
 use std::time::Duration;
 
+use applecart_api::condition::is_true;
 use jiff::Timestamp;
 
 use super::action::Action;
-use super::observed::{Bootstrap, Bound, Observed, Pause};
+use super::limits::Limits;
+use super::observed::{Bootstrap, Bound, Candidates, HostRead, LeaseHolder, Observed, Pause};
 use super::reason::Reason;
-use super::status::status;
+use super::status::{BOOTSTRAPPED, status};
 use super::upkeep::Upkeep;
 use super::{claim, release};
-
-/// Times that an operator may tune. Each is a wait, none is a promise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Longer than any rename can be on its way; 0 where a pool belongs to one cluster alone.
-    pub claim_settle: Duration,
-    /// First wait after a failed bootstrap; it doubles.
-    pub retry: Duration,
-    /// Longest wait after a failed bootstrap.
-    pub retry_cap: Duration,
-    /// How often something that is on its way is looked at.
-    pub look: Duration,
-    /// How often a Mac that is well is looked at.
-    pub keep: Duration,
-    /// How often the steps run again on a Mac that is well.
-    pub upkeep: Duration,
-    /// How long a Node may be missing or unwell before the steps run again.
-    pub node_missing: Duration,
-    /// How long idle Pods may take to go before the Mac is wiped all the same.
-    pub empty: Duration,
-    /// How long an agent may be silent before its Mac is not waited for any more.
-    pub silent: Duration,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            claim_settle: Duration::from_secs(15),
-            retry: Duration::from_mins(1),
-            retry_cap: Duration::from_mins(10),
-            look: Duration::from_secs(10),
-            keep: Duration::from_mins(5),
-            upkeep: Duration::from_mins(15),
-            node_missing: Duration::from_mins(2),
-            empty: Duration::from_mins(5),
-            silent: Duration::from_mins(5),
-        }
-    }
-}
-
-impl Limits {
-    /// All of them, `speed` times shorter.
-    #[must_use]
-    pub fn scaled(self, speed: f64) -> Self {
-        Self {
-            claim_settle: self.claim_settle.div_f64(speed),
-            retry: self.retry.div_f64(speed),
-            retry_cap: self.retry_cap.div_f64(speed),
-            look: self.look.div_f64(speed),
-            keep: self.keep.div_f64(speed),
-            upkeep: self.upkeep.div_f64(speed),
-            node_missing: self.node_missing.div_f64(speed),
-            empty: self.empty.div_f64(speed),
-            silent: self.silent.div_f64(speed),
-        }
-    }
-}
 
 /// One turn's answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,12 +30,17 @@ pub struct Decision {
 /// a status that would change is written first, and the effect follows in the next turn.
 #[must_use]
 pub fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
-    let decision = if seen.object.deleting_since.is_some() {
+    let decision = stay(seen, next(now, seen, limits));
+    tell_first(now, seen, block_move(seen, decision))
+}
+
+/// What is to be done about the host, before anything is told.
+pub(super) fn next(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
+    if seen.object.deleting_since.is_some() {
         release::decide(now, seen, limits)
     } else {
         decide_living(now, seen, limits)
-    };
-    tell_first(now, seen, decision)
+    }
 }
 
 fn decide_living(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
@@ -99,16 +49,7 @@ fn decide_living(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
         return wait(Reason::NotOwned, limits.keep);
     }
     if let Some(pause) = object.paused {
-        let reason = Reason::Paused(match pause {
-            Pause::Cluster => "its Cluster",
-            Pause::Annotation => "annotation",
-        });
-        // Paused is no call outside, and a bootstrap is one.
-        return match (&seen.bootstrap, &seen.upkeep) {
-            (Bootstrap::None, Upkeep::Idle(_)) => wait(reason, limits.keep),
-            (Bootstrap::Running { .. } | Bootstrap::Succeeded { .. } | Bootstrap::Failed(_), _)
-            | (_, Upkeep::Running | Upkeep::Ended(_)) => act(Action::StopBootstrap, reason),
-        };
+        return paused(seen, pause, limits);
     }
     if !object.finalizer {
         return act(Action::AddFinalizer, Reason::Adopting);
@@ -120,16 +61,102 @@ fn decide_living(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
         return held;
     }
     match &seen.bound {
-        Bound::NotRead => wait(Reason::CannotRead("its host".into()), limits.look),
-        Bound::Unbound(candidates) => claim::choose(seen, candidates, limits),
+        Bound::NotRead(_) => wait(Reason::CannotRead("its host".into()), limits.look),
+        Bound::Several(hosts) => wait(Reason::SeveralHosts(names(hosts)), limits.keep),
+        Bound::Unbound(candidates) => claim::choose(now, seen, candidates, limits),
         Bound::To { server, lease, host } => claim::advance(now, seen, server, lease, host, limits),
     }
+}
+
+/// Paused is no call outside, and a bootstrap is one. `clusterctl move` pauses the Cluster first,
+/// and may take the object away before anybody can look: so the Lease says early that the host may
+/// live on elsewhere.
+fn paused(seen: &Observed, pause: Pause, limits: &Limits) -> Decision {
+    let reason = Reason::Paused(match pause {
+        Pause::Cluster => "its Cluster",
+        Pause::Annotation => "annotation",
+    });
+    if seen.bootstrap != Bootstrap::None || !matches!(seen.upkeep, Upkeep::Idle(_)) {
+        return act(Action::StopBootstrap, reason);
+    }
+    match (&seen.bound, pause) {
+        (Bound::NotRead(Some((server, lease))), Pause::Cluster) if !lease.moved => {
+            act(Action::NoteMoving { server: server.clone(), moving: true }, reason)
+        }
+        _ => wait(reason, limits.keep),
+    }
+}
+
+/// An object that is not paused any more stays where it is.
+fn stay(seen: &Observed, decision: Decision) -> Decision {
+    let living = seen.object.deleting_since.is_none();
+    match &seen.bound {
+        Bound::To { server, lease, .. }
+            if living && lease.holder == LeaseHolder::Us && lease.moved =>
+        {
+            let action = Action::NoteMoving { server: server.clone(), moving: false };
+            Decision { action: Some(action), ..decision }
+        }
+        _ => decision,
+    }
+}
+
+/// The ids of hosts, for people.
+pub(super) fn names(hosts: &[applecart_api::ids::ServerId]) -> String {
+    hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 
 /// A failed effect is not repeated before it is due, whatever woke us (LH21).
 pub(super) fn held_up(now: Timestamp, seen: &Observed) -> Option<Decision> {
     let trouble = seen.trouble.as_ref()?;
     Some(wait(Reason::Trouble(trouble.message.clone()), trouble.due_in(now)?))
+}
+
+/// `clusterctl move` drops status, UID and Leases, so it waits while a host is on its way: from
+/// before the first effect of a claim until its bootstrap is done, and during a release.
+fn block_move(seen: &Observed, decision: Decision) -> Decision {
+    let object = &seen.object;
+    let going = matches!(decision.action, Some(Action::RemoveFinalizer));
+    let left = matches!(decision.reason, Reason::Moved | Reason::Detached);
+    let silent = !object.owned_by_machine && object.deleting_since.is_none();
+    if going || left || silent || !object.finalizer {
+        return decision;
+    }
+    match is_under_way(seen, &decision) {
+        Some(wanted) if wanted != object.move_is_blocked => {
+            Decision { action: Some(Action::BlockMove(wanted)), ..decision }
+        }
+        Some(_) | None => decision,
+    }
+}
+
+/// Whether a host is on its way to or from the object; `None` if nobody can tell.
+fn is_under_way(seen: &Observed, decision: &Decision) -> Option<bool> {
+    let object = &seen.object;
+    let bootstrapped = is_true(&object.status.conditions, BOOTSTRAPPED);
+    if object.deleting_since.is_some() {
+        return Some(true);
+    }
+    match &seen.bound {
+        Bound::NotRead(held) => {
+            object.paused.map(|_| held.is_some() && object.provider_id.is_none())
+        }
+        Bound::Several(_) | Bound::To { host: HostRead::Gone, .. } => Some(false),
+        Bound::Unbound(Candidates::Failed(_)) | Bound::To { host: HostRead::Failed(_), .. } => None,
+        Bound::Unbound(Candidates::Listed(_)) => {
+            let begins = matches!(
+                decision.action,
+                Some(Action::TakeLease { .. } | Action::NoteOrder | Action::Create { .. })
+            );
+            Some(begins || decision.reason == Reason::Ordering)
+        }
+        Bound::To { lease, host: HostRead::Seen(host), .. } => {
+            let claimed = host.name == object.name && bootstrapped;
+            let ours = lease.holder == LeaseHolder::Us
+                || matches!(decision.action, Some(Action::TakeLease { .. }));
+            Some(ours && (!claimed || seen.bootstrap != Bootstrap::None))
+        }
+    }
 }
 
 /// Puts a status write before the effect, if the status would say something new.
@@ -156,4 +183,9 @@ pub(super) fn act(action: Action, reason: Reason) -> Decision {
 
 pub(super) fn wait(reason: Reason, wake: Duration) -> Decision {
     Decision { action: None, wake: Some(wake), reason }
+}
+
+/// How long ago `then` is; nothing if it has not been yet.
+pub(super) fn since(now: Timestamp, then: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(then)).unwrap_or_default()
 }

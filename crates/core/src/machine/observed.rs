@@ -39,6 +39,7 @@ pub struct Observed {
 
 /// The object, and what its owners allow.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "facts, each seen on its own")]
 pub struct Object {
     /// Name: of the object, the Machine, the Node, and the claimed host.
     pub name: String,
@@ -54,6 +55,16 @@ pub struct Object {
     pub deleted_for_move: bool,
     /// A Machine owns it.
     pub owned_by_machine: bool,
+    /// Its Machine was told that it is provisioned, and so is bound to its Node for good.
+    pub machine_is_bound: bool,
+    /// `clusterctl move` is kept waiting.
+    pub move_is_blocked: bool,
+    /// A person wants its host deleted with it.
+    pub terminate: bool,
+    /// It asks for a host of its own, not one of the pool.
+    pub auto_order: bool,
+    /// The last order of a host for it.
+    pub ordered: Option<Ordered>,
     /// Why nothing may be touched, if so.
     pub paused: Option<Pause>,
     /// What its Cluster and Machine have not done yet, in words; empty if they have.
@@ -72,6 +83,15 @@ pub struct Object {
     pub provider_id: Option<ProviderId>,
     /// Status as stored.
     pub status: ScalewayAppleSiliconMachineStatus,
+}
+
+/// An order of a host, noted on the object before it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ordered {
+    /// When it was noted.
+    pub at: Timestamp,
+    /// It was noted by this process a moment ago, and certainly not sent yet.
+    pub unsent: bool,
 }
 
 /// Why nothing may be touched.
@@ -98,8 +118,11 @@ pub enum Bound {
         /// The host, read this turn.
         host: HostRead,
     },
-    /// Nobody looked, because nothing outside may be touched or needs to be.
-    NotRead,
+    /// All of these carry its name, and nothing says which one is its own (P1).
+    Several(Vec<ServerId>),
+    /// Nobody looked at hosts, because nothing outside may be touched or needs to be. The Lease
+    /// that it holds, if that was looked for and there is one.
+    NotRead(Option<(ServerId, Lease)>),
 }
 
 /// The zone's hosts, as one list told them.
@@ -133,6 +156,16 @@ pub struct Lease {
     pub wiped_at: Option<Timestamp>,
     /// The host had an owner after its last accepted wipe.
     pub unwiped: bool,
+    /// When the host was seen under its holder's releasing name.
+    pub releasing_at: Option<Timestamp>,
+    /// When its deletion was first asked for.
+    pub delete_requested_at: Option<Timestamp>,
+    /// Its holder is on its way to another cluster, or may be.
+    pub moved: bool,
+    /// It is set aside, although its name does not say so.
+    pub quarantined: bool,
+    /// How many owners in a row gave it up because its bootstrap failed.
+    pub owners_failed: u32,
 }
 
 impl Lease {
@@ -145,7 +178,18 @@ impl Lease {
             marked_at: None,
             wiped_at: None,
             unwiped: false,
+            releasing_at: None,
+            delete_requested_at: None,
+            moved: false,
+            quarantined: false,
+            owners_failed: 0,
         }
+    }
+
+    /// A wipe was seen to run, and nobody had the host since.
+    #[must_use]
+    pub fn is_wiped(&self) -> bool {
+        self.wiped_at.is_some() && !self.unwiped
     }
 }
 
@@ -209,6 +253,8 @@ pub enum HostState {
     Ready,
     /// Being wiped.
     Reinstalling,
+    /// In a power cycle.
+    Rebooting,
     /// Between two states; ask again later.
     Changing(String),
     /// Broken, locked or unheard of: only a person helps.
@@ -321,6 +367,8 @@ pub enum Release {
     Marked,
     /// Under a pool name.
     InPool,
+    /// Set aside for a person.
+    Quarantined,
     /// Under a name that is not ours.
     NotOurs,
 }
@@ -340,11 +388,24 @@ impl Observed {
             NameClass::Claiming(marker) if marker == self.marker() => Release::NotBegun,
             NameClass::Other(name) if name == self.object.name => Release::NotBegun,
             NameClass::Pool => Release::InPool,
+            NameClass::Quarantined => Release::Quarantined,
             NameClass::Claiming(_)
             | NameClass::Releasing(_)
             | NameClass::OldMarker
-            | NameClass::Quarantined
             | NameClass::Other(_) => Release::NotOurs,
         }
+    }
+
+    /// The Machine was told of this host: it is bound to it for good.
+    #[must_use]
+    pub fn is_provisioned(&self) -> bool {
+        let told = self.object.status.initialization.and_then(|init| init.provisioned);
+        told == Some(true) || self.object.machine_is_bound
+    }
+
+    /// How often in a row the bootstrap of this host failed.
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        u32::try_from(self.object.status.bootstrap_attempts.unwrap_or(0)).unwrap_or(0)
     }
 }

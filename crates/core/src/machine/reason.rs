@@ -28,10 +28,18 @@ pub enum Reason {
     HeldByOther(String),
     /// The host carries a name that is not ours.
     NotOurs(String),
+    /// Several hosts carry our name, and nothing says which is ours.
+    SeveralHosts(String),
     /// The host does not exist any more.
     HostGone,
     /// The host is busy with itself.
     HostChanging(String),
+    /// The host is locked or broken.
+    HostStuck(String),
+    /// The host is about to be deleted, by somebody else's wish.
+    HostRetiring,
+    /// A host was ordered, or is about to be.
+    Ordering,
     /// The host has no address yet.
     NoAddress,
     /// Scaleway did not tell a usable password.
@@ -53,6 +61,14 @@ pub enum Reason {
         /// What it said.
         message: String,
     },
+    /// The host is about to be rebooted, because its bootstrap failed too often.
+    Rebooting(u32),
+    /// That reboot was seen to run.
+    Rebooted,
+    /// The host is on its way back to the pool, because its bootstrap failed too often.
+    Swapping(u32),
+    /// The host is not ours any more, and another one is looked for.
+    HostReleased(&'static str),
     /// Bootstrapped, but no Node of this name is registered.
     NodeMissing,
     /// The Node's agent is silent or unwell.
@@ -71,6 +87,14 @@ pub enum Reason {
     Wiping,
     /// The host cannot be wiped in its present state.
     CannotWipe(String),
+    /// The host is wiped, and cannot be renamed while that runs.
+    LeftToSweep,
+    /// The host is set aside for a person.
+    Quarantined(String),
+    /// The host is being deleted.
+    Terminating,
+    /// The host goes when its licensing floor ends.
+    DeletionScheduled,
     /// The host is left where it is.
     ReleaseSkipped(String),
     /// What is left outside is being removed.
@@ -135,8 +159,12 @@ impl Reason {
             Self::Adopting | Self::Settling => "Adopting",
             Self::HeldByOther(_) => "HeldByOther",
             Self::NotOurs(_) => "NotOurs",
+            Self::SeveralHosts(_) => "SeveralHosts",
             Self::HostGone => "HostGone",
             Self::HostChanging(_) => "HostNotReady",
+            Self::HostStuck(_) => "HostStuck",
+            Self::HostRetiring => "HostRetiring",
+            Self::Ordering => "Ordering",
             Self::NoAddress => "NoAddress",
             Self::MissingSudoPassword => "MissingSudoPassword",
             Self::SshKeyUnavailable(_) => "SSHKeyUnavailable",
@@ -145,6 +173,9 @@ impl Reason {
             Self::Bootstrapping(_) => "Bootstrapping",
             Self::Bootstrapped => "Bootstrapped",
             Self::BootstrapFailed { .. } => "BootstrapFailed",
+            Self::Rebooting(_) | Self::Rebooted => "RebootingForRecovery",
+            Self::Swapping(_) => "BootstrapExhausted",
+            Self::HostReleased(_) => "HostReleased",
             Self::NodeMissing => "NodeMissing",
             Self::NodeNotReady => "NodeNotReady",
             Self::NodeOfOther(_) => "NodeOfOtherHost",
@@ -154,6 +185,10 @@ impl Reason {
             Self::Releasing => "Releasing",
             Self::Wiping => "Wiping",
             Self::CannotWipe(_) => "CannotWipe",
+            Self::LeftToSweep => "LeftToSweep",
+            Self::Quarantined(_) => "Quarantined",
+            Self::Terminating => "Terminating",
+            Self::DeletionScheduled => "DeletionScheduled",
             Self::ReleaseSkipped(_) => "ReleaseSkipped",
             Self::CleaningUp | Self::Released => "Released",
             Self::Moved => "Moved",
@@ -172,76 +207,108 @@ impl Reason {
                 | Self::NoPool
                 | Self::HeldByOther(_)
                 | Self::NotOurs(_)
+                | Self::SeveralHosts(_)
                 | Self::HostGone
+                | Self::HostStuck(_)
+                | Self::HostRetiring
                 | Self::MissingSudoPassword
                 | Self::SshKeyUnavailable(_)
                 | Self::BootstrapFailed { .. }
+                | Self::Rebooting(_)
+                | Self::Swapping(_)
+                | Self::HostReleased(_)
                 | Self::NodeMissing
                 | Self::NodeNotReady
                 | Self::NodeOfOther(_)
                 | Self::CannotWipe(_)
+                | Self::Quarantined(_)
                 | Self::ReleaseSkipped(_)
         )
+    }
+}
+
+impl Reason {
+    /// The sentence of a reason that has nothing to add.
+    fn plain(&self) -> &'static str {
+        match self {
+            Self::NotOwned => "waiting for a Machine to own this object",
+            Self::NoPool => "no pool: set spec.adoptPoolPrefix or --default-adopt-pool-prefix",
+            Self::Adopting => "claiming a host from the pool",
+            Self::Settling => "claimed, waiting for renames by others to settle",
+            Self::HostGone => "its host does not exist at Scaleway any more",
+            Self::HostRetiring => "its host is scheduled for deletion at Scaleway",
+            Self::Ordering => "waiting for the host that was ordered for it",
+            Self::NoAddress => "its host has no address yet",
+            Self::MissingSudoPassword => {
+                "Scaleway tells no password for its host: reinstall or prepare it by hand"
+            }
+            Self::Preparing => "preparing the bootstrap",
+            Self::WaitingForToken => "waiting for the agent's token",
+            Self::Bootstrapping(None) => "bootstrap begins",
+            Self::Bootstrapped => "bootstrapped",
+            Self::Rebooted => "its host is being rebooted to recover it",
+            Self::NodeMissing => "bootstrapped, waiting for its Node to register",
+            Self::NodeNotReady => "its Node is not Ready",
+            Self::Ready => "ready",
+            Self::Emptying => "emptying the Mac of idle Pods",
+            Self::Releasing => "returning its host",
+            Self::Wiping => "waiting for the wipe of its host",
+            Self::LeftToSweep => "its host is being wiped; the sweep will give it its pool name",
+            Self::Terminating => "deleting its host",
+            Self::DeletionScheduled => "its host will be deleted when its licensing floor ends",
+            Self::CleaningUp => "host wiped, removing what is left of it",
+            Self::Released => "host returned",
+            Self::Moved => "moved to another cluster",
+            Self::Detached => "detached from its host by hand",
+            _ => "",
+        }
     }
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotOwned => write!(f, "waiting for a Machine to own this object"),
             Self::Paused(by) => write!(f, "paused by {by}"),
             Self::WaitingForOwner(what) => write!(f, "waiting for {what}"),
             Self::Trouble(message) => write!(f, "could not {message}"),
             Self::CannotRead(what) => write!(f, "could not read {what}"),
             Self::NoAvailableHost(counts) => write!(f, "no available host: {counts}"),
-            Self::NoPool => {
-                write!(f, "no pool: set spec.adoptPoolPrefix or --default-adopt-pool-prefix")
-            }
-            Self::Adopting => write!(f, "claiming a host from the pool"),
-            Self::Settling => write!(f, "claimed, waiting for renames by others to settle"),
             Self::HeldByOther(holder) => write!(f, "its host is held by {holder}"),
             Self::NotOurs(name) => {
                 write!(f, "its host is called {name:?}, which is not ours: left alone")
             }
-            Self::HostGone => write!(f, "its host does not exist at Scaleway any more"),
-            Self::HostChanging(state) => write!(f, "waiting for its host, which is {state}"),
-            Self::NoAddress => write!(f, "its host has no address yet"),
-            Self::MissingSudoPassword => {
-                write!(
-                    f,
-                    "Scaleway tells no password for its host: reinstall or prepare it by hand"
-                )
+            Self::SeveralHosts(ids) => {
+                write!(f, "hosts {ids} all carry its name: left alone until only one does")
             }
+            Self::HostChanging(state) => write!(f, "waiting for its host, which is {state}"),
+            Self::HostStuck(state) => write!(f, "its host is {state}: only Scaleway can help"),
             Self::SshKeyUnavailable(why) => write!(f, "waiting for the fleet's SSH key: {why}"),
-            Self::Preparing => write!(f, "preparing the bootstrap"),
-            Self::WaitingForToken => write!(f, "waiting for the agent's token"),
-            Self::Bootstrapping(None) => write!(f, "bootstrap begins"),
             Self::Bootstrapping(Some((step, index, total))) => {
                 write!(f, "bootstrap step {index} of {total}: {step}")
             }
-            Self::Bootstrapped => write!(f, "bootstrapped"),
             Self::BootstrapFailed { attempts, message } => {
-                write!(f, "bootstrap failed {}: {message}", times(*attempts))
+                let times = times(u32::try_from(*attempts).unwrap_or(0));
+                write!(f, "bootstrap failed {times}: {message}")
             }
-            Self::NodeMissing => write!(f, "bootstrapped, waiting for its Node to register"),
-            Self::NodeNotReady => write!(f, "its Node is not Ready"),
+            Self::Rebooting(failed) => {
+                write!(f, "bootstrap failed {}: rebooting its host", times(*failed))
+            }
+            Self::Swapping(failed) => {
+                let times = times(*failed);
+                write!(f, "bootstrap failed {times}: returning its host for another one")
+            }
+            Self::HostReleased(why) => write!(f, "{why}: looking for another host"),
             Self::NodeOfOther(id) => write!(f, "the Node of its name belongs to {id}"),
-            Self::Ready => write!(f, "ready"),
-            Self::Emptying => write!(f, "emptying the Mac of idle Pods"),
             Self::WaitingForJob(pod) => write!(f, "waiting for the job in Pod {pod} to end"),
-            Self::Releasing => write!(f, "returning its host"),
-            Self::Wiping => write!(f, "waiting for the wipe of its host"),
             Self::CannotWipe(state) => write!(f, "cannot wipe its host, which is {state}"),
+            Self::Quarantined(why) => write!(f, "its host is set aside: {why}"),
             Self::ReleaseSkipped(why) => write!(f, "its host is not returned: {why}"),
-            Self::CleaningUp => write!(f, "host wiped, removing what is left of it"),
-            Self::Released => write!(f, "host returned"),
-            Self::Moved => write!(f, "moved to another cluster"),
-            Self::Detached => write!(f, "detached from its host by hand"),
+            plain => f.write_str(plain.plain()),
         }
     }
 }
 
-fn times(n: i32) -> String {
+fn times(n: u32) -> String {
     match n {
         1 => "once".to_owned(),
         2 => "twice".to_owned(),

@@ -1,19 +1,20 @@
-//! From a deleted Machine to a wiped host in the pool, with nothing of it left outside.
+//! From a Machine that does not want its host any more to a wiped host in the pool, or to none.
 
-use std::time::Duration;
-
+use applecart_api::ids::ServerId;
 use applecart_api::name_class::NameClass;
 use jiff::Timestamp;
 
-use super::action::{Action, Identity};
+use super::action::Action;
 use super::claim::rename;
-use super::decide::{Decision, Limits, act, held_up, wait};
+use super::decide::{Decision, act, held_up, names, since, wait};
+use super::limits::{Limits, Tiers};
 use super::observed::{
-    Bootstrap, Bound, Candidates, Guest, Host, HostRead, HostState, Images, Lease, LeaseHolder,
-    Node, Observed, Release,
+    Bootstrap, Bound, Candidates, Host, HostRead, HostState, Images, Lease, LeaseHolder, Observed,
+    Release,
 };
 use super::reason::Reason;
 use super::upkeep::Upkeep;
+use super::{image, leftovers, order};
 
 /// What to do about an object that names no pool.
 const NO_POOL: &str = "no pool: set spec.adoptPoolPrefix or --default-adopt-pool-prefix";
@@ -25,25 +26,43 @@ pub(super) fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decisi
         return Decision { action: None, wake: None, reason: Reason::Released };
     }
     if object.deleted_for_move {
-        return act(Action::RemoveFinalizer, Reason::Moved);
+        return leave(seen, Action::LeaveLease, Reason::Moved);
     }
     let nameless = object.status.server_id.is_none() && object.provider_id.is_none();
     if object.paused.is_some() && nameless {
-        return act(Action::RemoveFinalizer, Reason::Detached);
+        return leave(seen, Action::ClearLease, Reason::Detached);
     }
     if seen.bootstrap != Bootstrap::None || !matches!(seen.upkeep, Upkeep::Idle(_)) {
         return act(Action::StopBootstrap, Reason::Releasing);
     }
-    if let Some(held) = held_up(now, seen) {
+    // A deletion that came too early is not repeated: another way is taken at once.
+    let too_early = seen.trouble.as_ref().is_some_and(|trouble| trouble.too_early);
+    if let (false, Some(held)) = (too_early, held_up(now, seen)) {
         return held;
     }
     match &seen.bound {
-        Bound::NotRead => wait(Reason::CannotRead("its host".into()), limits.look),
+        Bound::NotRead(_) => wait(Reason::CannotRead("its host".into()), limits.look),
         Bound::Unbound(Candidates::Failed(why)) => {
             wait(Reason::CannotRead(format!("the zone's hosts: {why}")), limits.look)
         }
+        // G17: never a rental without an owner.
+        Bound::Unbound(Candidates::Listed(_)) if order::may_arrive(now, seen, limits) => {
+            wait(Reason::Ordering, limits.look)
+        }
         Bound::Unbound(Candidates::Listed(_)) => finish(seen, Reason::Released),
+        Bound::Several(hosts) => {
+            let why = format!("hosts {} all carry its name", names(hosts));
+            skip(seen, Reason::ReleaseSkipped(why))
+        }
         Bound::To { lease, host, .. } => give_back(now, seen, lease, host, limits),
+    }
+}
+
+/// The host lives on without us: only the Lease is to be given up, and nobody outside is called.
+fn leave(seen: &Observed, give_up: fn(ServerId) -> Action, reason: Reason) -> Decision {
+    match &seen.bound {
+        Bound::NotRead(Some((server, _))) => act(give_up(server.clone()), reason),
+        _ => act(Action::RemoveFinalizer, reason),
     }
 }
 
@@ -61,89 +80,252 @@ fn give_back(
         HostRead::Gone => return finish(seen, Reason::HostGone),
         HostRead::Seen(host) => host,
     };
-    match (&lease.holder, seen.release_of(host)) {
-        (LeaseHolder::Other(holder), _) => {
-            skip(seen, Reason::ReleaseSkipped(format!("it is held by {holder}")))
+    match &lease.holder {
+        LeaseHolder::Other(holder) => {
+            let reason = Reason::ReleaseSkipped(format!("it is held by {holder}"));
+            // LH14: what carries our name belongs to a namesake that has the host.
+            if holder.split('/').nth(1) == Some(&seen.object.name) {
+                return act(Action::RemoveFinalizer, reason);
+            }
+            skip(seen, reason)
         }
-        (LeaseHolder::Us, Release::NotBegun | Release::Marked)
-            if seen.object.pool_prefix.is_none() =>
-        {
-            act(Action::ClearLease(host.id.clone()), Reason::ReleaseSkipped(NO_POOL.into()))
+        LeaseHolder::Nobody => unheld(seen, host, lease),
+        LeaseHolder::Us => held(now, seen, host, lease, limits),
+    }
+}
+
+/// Nobody holds the host: it is taken once more, or everything is done that we do.
+fn unheld(seen: &Observed, host: &Host, lease: &Lease) -> Decision {
+    match seen.release_of(host) {
+        Release::InPool => finish(seen, Reason::Released),
+        Release::Quarantined => finish(seen, Reason::Quarantined("see its Lease".into())),
+        Release::NotOurs => skip(seen, not_ours(host)),
+        Release::NotBegun | Release::Marked if lease.quarantined => {
+            finish(seen, Reason::Quarantined("it could not be renamed".into()))
         }
-        (LeaseHolder::Nobody, Release::NotBegun | Release::Marked)
-            if seen.object.pool_prefix.is_none() =>
-        {
+        Release::Marked if lease.is_wiped() && host.retiring => {
+            finish(seen, Reason::DeletionScheduled)
+        }
+        Release::Marked if lease.is_wiped() => finish(seen, Reason::LeftToSweep),
+        Release::NotBegun | Release::Marked if has_no_way(seen) => {
             skip(seen, Reason::ReleaseSkipped(NO_POOL.into()))
         }
-        (LeaseHolder::Nobody, Release::NotBegun | Release::Marked) => {
+        Release::NotBegun | Release::Marked => {
             let version = lease.version.clone();
             let action = Action::TakeLease { server: host.id.clone(), version, used: true };
             act(action, Reason::Releasing)
         }
-        (LeaseHolder::Nobody, Release::InPool) => finish(seen, Reason::Released),
-        (LeaseHolder::Nobody, Release::NotOurs) => {
-            skip(seen, Reason::ReleaseSkipped(format!("it is called {:?}", host.name)))
+    }
+}
+
+fn held(now: Timestamp, seen: &Observed, host: &Host, lease: &Lease, limits: &Limits) -> Decision {
+    let clear = |reason| act(Action::ClearLease(host.id.clone()), reason);
+    match seen.release_of(host) {
+        Release::InPool => clear(Reason::Releasing),
+        Release::NotOurs => clear(not_ours(host)),
+        Release::Quarantined => leftovers::all(seen).unwrap_or_else(|| clear(Reason::Releasing)),
+        Release::NotBegun | Release::Marked if lease.quarantined => {
+            leftovers::all(seen).unwrap_or_else(|| clear(Reason::Releasing))
         }
-        (LeaseHolder::Us, Release::InPool) => {
-            act(Action::ClearLease(host.id.clone()), Reason::Releasing)
+        Release::NotBegun | Release::Marked if has_no_way(seen) => {
+            clear(Reason::ReleaseSkipped(NO_POOL.into()))
         }
-        (LeaseHolder::Us, Release::NotOurs) => {
-            let why = format!("it is called {:?}", host.name);
-            act(Action::ClearLease(host.id.clone()), Reason::ReleaseSkipped(why))
-        }
-        (LeaseHolder::Us, Release::NotBegun) => match empty(now, seen, limits) {
+        Release::NotBegun => match leftovers::empty(now, seen, limits) {
             Some(decision) => decision,
+            None if terminates(seen) => terminate(now, seen, host, lease, limits),
             None => rename(host, NameClass::releasing(&seen.marker()), Reason::Releasing),
         },
-        (LeaseHolder::Us, Release::Marked) => wipe(seen, host, lease, limits),
+        Release::Marked if terminates(seen) => terminate(now, seen, host, lease, limits),
+        Release::Marked => {
+            if lease.releasing_at.is_none() {
+                return note_releasing(host, lease.owners_failed, Reason::Releasing);
+            }
+            wipe(now, seen, host, lease, limits, leftovers::all)
+        }
     }
 }
 
-/// LH24: nobody else drains these Macs. Idle Pods go; a running job is waited for.
-fn empty(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Decision> {
-    let node = seen.node.as_ref().filter(|node| node.ready || !is_dead(now, node, limits))?;
-    if !node.cordoned {
-        return Some(act(Action::Cordon { uid: node.uid.clone() }, Reason::Emptying));
-    }
-    let idle = seen.guests.iter().find(|guest| !guest.busy && !guest.deleting);
-    if let Some(guest) = idle {
-        return Some(act(delete(guest, false), Reason::Emptying));
-    }
-    let since = seen.object.deleting_since.unwrap_or(now);
-    let waited = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-    let patient = seen.object.drain_timeout.is_none_or(|timeout| waited < timeout);
-    if let Some(guest) = seen.guests.iter().find(|guest| guest.busy && patient) {
-        let pod = format!("{}/{}", guest.namespace, guest.name);
-        return Some(wait(Reason::WaitingForJob(pod), limits.look));
-    }
-    let leaving = seen.guests.iter().any(|guest| !guest.busy);
-    (leaving && waited < limits.empty).then(|| wait(Reason::Emptying, limits.look))
+fn not_ours(host: &Host) -> Reason {
+    Reason::ReleaseSkipped(format!("it is called {:?}", host.name))
 }
 
-/// An agent that is being restarted is silent for a moment, and its VMs work on: a Mac counts as
-/// dead only when nobody has heard of it for a while.
-fn is_dead(now: Timestamp, node: &Node, limits: &Limits) -> bool {
-    let silent = node.silent_since.and_then(|since| now.duration_since(since).try_into().ok());
-    silent.is_none_or(|silent: Duration| silent >= limits.silent)
+/// Whether the host is deleted and not returned: a person says so, or it was ordered for us.
+fn terminates(seen: &Observed) -> bool {
+    seen.object.terminate || seen.object.ordered.is_some()
+}
+
+fn has_no_way(seen: &Observed) -> bool {
+    seen.object.pool_prefix.is_none() && !terminates(seen)
+}
+
+/// P15: inside the licensing floor a deletion is scheduled, and nobody waits for it.
+fn terminate(
+    now: Timestamp,
+    seen: &Observed,
+    host: &Host,
+    lease: &Lease,
+    limits: &Limits,
+) -> Decision {
+    let Some(asked_at) = lease.delete_requested_at else {
+        return act(Action::NoteDelete(host.id.clone()), Reason::Terminating);
+    };
+    if host.retiring {
+        return doomed(now, seen, host, lease, limits);
+    }
+    if let Some(trouble) = &seen.trouble {
+        if trouble.too_early {
+            return act(Action::ScheduleDeletion(host.id.clone()), Reason::Terminating);
+        }
+        if since(now, asked_at) >= limits.patience {
+            let why = format!("could not {}", trouble.message);
+            return quarantine(now, seen, host, asked_at, why, limits);
+        }
+    }
+    act(Action::DeleteServer(host.id.clone()), Reason::Terminating)
+}
+
+/// Its end is sure, and may be a day away: it is wiped like any other, so that nothing of us works
+/// on, but needs no other name.
+fn doomed(
+    now: Timestamp,
+    seen: &Observed,
+    host: &Host,
+    lease: &Lease,
+    limits: &Limits,
+) -> Decision {
+    let reason = Reason::DeletionScheduled;
+    if seen.release_of(host) == Release::NotBegun {
+        return rename(host, NameClass::releasing(&seen.marker()), reason);
+    }
+    if lease.releasing_at.is_none() {
+        return note_releasing(host, lease.owners_failed, reason);
+    }
+    if lease.is_wiped() {
+        let clear = || act(Action::ClearLease(host.id.clone()), reason);
+        return leftovers::all(seen).unwrap_or_else(clear);
+    }
+    wipe(now, seen, host, lease, limits, leftovers::all)
+}
+
+/// Moves the host of a living Machine on, to another one's.
+pub(super) fn swap(
+    now: Timestamp,
+    seen: &Observed,
+    host: &Host,
+    lease: &Lease,
+    limits: &Limits,
+) -> Decision {
+    if lease.releasing_at.is_none() {
+        let owners_failed = lease.owners_failed.saturating_add(1);
+        return note_releasing(host, owners_failed, Reason::Swapping(seen.failures()));
+    }
+    if lease.quarantined {
+        return unbind(seen, &host.id, "its bootstrap failed too often");
+    }
+    if seen.object.pool_prefix.is_none() {
+        return wait(Reason::NoPool, limits.keep);
+    }
+    wipe(now, seen, host, lease, limits, leftovers::of_host)
+}
+
+fn note_releasing(host: &Host, owners_failed: u32, reason: Reason) -> Decision {
+    act(Action::NoteReleasing { server: host.id.clone(), owners_failed }, reason)
+}
+
+/// S2: everything that says which host a living Machine has, goes together. The status goes first,
+/// since this reason's has no host in it; the Lease, by which the host is found again, goes last.
+pub(super) fn unbind(seen: &Observed, server: &ServerId, why: &'static str) -> Decision {
+    let reason = Reason::HostReleased(why);
+    if let Some(Decision { action: Some(action), .. }) = leftovers::of_host(seen) {
+        return act(action, reason);
+    }
+    if seen.credentials.password {
+        return act(Action::DeleteCredentials, reason);
+    }
+    if seen.object.provider_id.is_some() {
+        return act(Action::SetProviderId(None), reason);
+    }
+    act(Action::ClearLease(server.clone()), reason)
 }
 
 /// Under our releasing name: a pool name comes only after a wipe was seen to run (LH1, LH22).
-fn wipe(seen: &Observed, host: &Host, lease: &Lease, limits: &Limits) -> Decision {
-    if lease.wiped_at.is_some() && !lease.unwiped {
-        let prefix = seen.object.pool_prefix.as_deref().unwrap_or_default();
+fn wipe(
+    now: Timestamp,
+    seen: &Observed,
+    host: &Host,
+    lease: &Lease,
+    limits: &Limits,
+    leftover: fn(&Observed) -> Option<Decision>,
+) -> Decision {
+    if let (true, Some(wiped_at)) = (lease.is_wiped(), lease.wiped_at) {
         return leftover(seen)
-            .unwrap_or_else(|| rename(host, NameClass::pool(prefix, &host.id), Reason::Releasing));
+            .unwrap_or_else(|| hand_over(now, seen, host, lease, wiped_at, limits));
     }
+    let began = lease.releasing_at.unwrap_or(now);
+    let overdue = since(now, began) >= limits.patience;
     match &host.state {
         HostState::Reinstalling => act(Action::NoteWiped(host.id.clone()), Reason::Wiping),
-        HostState::Ready => request(seen, host, limits),
+        HostState::Ready => match &seen.trouble {
+            Some(trouble) if overdue => {
+                let why = format!("could not {}", trouble.message);
+                quarantine(now, seen, host, began, why, limits)
+            }
+            Some(_) | None => request(seen, host, limits),
+        },
+        HostState::Stuck(state) | HostState::Changing(state) if overdue => {
+            quarantine(now, seen, host, began, format!("it is {state}"), limits)
+        }
+        HostState::Rebooting => wait(Reason::HostChanging("rebooting".into()), limits.look),
         HostState::Changing(state) => wait(Reason::HostChanging(state.clone()), limits.look),
         HostState::Stuck(state) => wait(Reason::CannotWipe(state.clone()), limits.look),
     }
 }
 
-/// P32, S14: a released host must fit the fleet that released it, so it is wiped to an image that
-/// its pin accepts; if there is none any more, to the type's default rather than not at all.
+/// Wiped: into the pool, or aside if it failed too many owners. Some states of a host allow no
+/// rename; then the Lease says what is known, and the sweep finishes.
+fn hand_over(
+    now: Timestamp,
+    seen: &Observed,
+    host: &Host,
+    lease: &Lease,
+    wiped_at: Timestamp,
+    limits: &Limits,
+) -> Decision {
+    let living = seen.object.deleting_since.is_none();
+    if is_refused(seen) && since(now, wiped_at) >= limits.insist && !living {
+        return act(Action::ClearLease(host.id.clone()), Reason::LeftToSweep);
+    }
+    if Tiers::reached(limits.tiers.quarantine_after, lease.owners_failed) {
+        let why = format!("{} owners in a row could not bootstrap it", lease.owners_failed);
+        return rename(host, NameClass::quarantined(&host.id), Reason::Quarantined(why));
+    }
+    let prefix = seen.object.pool_prefix.as_deref().unwrap_or_default();
+    rename(host, NameClass::pool(prefix, &host.id), Reason::Releasing)
+}
+
+/// Whether the last thing that failed was a rename.
+fn is_refused(seen: &Observed) -> bool {
+    seen.trouble.as_ref().is_some_and(|trouble| trouble.tried == Action::RENAME)
+}
+
+/// A host that nobody can wipe is set aside for a person; if it cannot even be renamed, its Lease
+/// says so.
+fn quarantine(
+    now: Timestamp,
+    seen: &Observed,
+    host: &Host,
+    began: Timestamp,
+    why: String,
+    limits: &Limits,
+) -> Decision {
+    let reason = Reason::Quarantined(why);
+    if is_refused(seen) && since(now, began) >= limits.patience + limits.insist {
+        return act(Action::NoteQuarantined(host.id.clone()), reason);
+    }
+    rename(host, NameClass::quarantined(&host.id), reason)
+}
+
+/// Asks for the wipe.
 fn request(seen: &Observed, host: &Host, limits: &Limits) -> Decision {
     let images = match &seen.images {
         Images::Listed(images) => images,
@@ -154,73 +336,16 @@ fn request(seen: &Observed, host: &Host, limits: &Limits) -> Decision {
             return wait(Reason::CannotRead(format!("the images to wipe to: {why}")), limits.look);
         }
     };
-    let fitting = images.iter().filter(|image| seen.object.os.accepts(&image.name, &image.family));
-    let newest = fitting.max_by_key(|image| (!image.beta, release_order(&image.version)));
-    let image = newest.map(|image| image.id.clone());
+    let image = image::newest(images, &seen.object.os);
     act(Action::RequestWipe { server: host.id.clone(), image }, Reason::Wiping)
-}
-
-/// `26.10` comes after `26.9`.
-fn release_order(version: &str) -> Vec<u64> {
-    version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
 }
 
 /// The host is returned, gone or not ours: remove what else there is, then the finalizer.
 fn finish(seen: &Observed, reason: Reason) -> Decision {
-    leftover(seen).unwrap_or_else(|| act(Action::RemoveFinalizer, reason))
+    leftovers::all(seen).unwrap_or_else(|| act(Action::RemoveFinalizer, reason))
 }
 
 /// The host is not ours to return, nor is what runs on it: only what is ours goes.
 fn skip(seen: &Observed, reason: Reason) -> Decision {
-    own_leftover(seen).unwrap_or_else(|| act(Action::RemoveFinalizer, reason))
-}
-
-/// C5: what still stands outside of a Mac that is not ours any more, one thing at a time.
-fn leftover(seen: &Observed) -> Option<Decision> {
-    let clean = |action| Some(act(action, Reason::CleaningUp));
-    if let Some(node) = ours(seen) {
-        if let Some(guest) = seen.guests.iter().find(|guest| !guest.forced) {
-            return clean(delete(guest, true));
-        }
-        if let Some(guest) = seen.guests.iter().find(|guest| guest.agent_finalizer) {
-            return clean(Action::FreeGuest {
-                namespace: guest.namespace.clone(),
-                name: guest.name.clone(),
-                uid: guest.uid.clone(),
-            });
-        }
-        return clean(Action::DeleteNode { uid: node.uid.clone() });
-    }
-    own_leftover(seen)
-}
-
-/// The agent's identity and the host's password: ours, whatever became of the host.
-fn own_leftover(seen: &Observed) -> Option<Decision> {
-    let clean = |action| Some(act(action, Reason::CleaningUp));
-    if let Some(part) = Identity::ALL.iter().rev().find(|part| seen.identity.contains(part)) {
-        return clean(Action::DeleteIdentity(*part));
-    }
-    if seen.credentials.password {
-        return clean(Action::DeleteCredentials);
-    }
-    None
-}
-
-/// The Node of our name, unless it belongs to another host.
-fn ours(seen: &Observed) -> Option<&Node> {
-    let node = seen.node.as_ref()?;
-    match (&node.provider_id, &seen.object.provider_id) {
-        (Some(node_id), Some(our_id)) if *node_id != our_id.to_string() => None,
-        _ => Some(node),
-    }
-}
-
-fn delete(guest: &Guest, force: bool) -> Action {
-    Action::DeleteGuest {
-        namespace: guest.namespace.clone(),
-        name: guest.name.clone(),
-        uid: guest.uid.clone(),
-        version: guest.version.clone(),
-        force,
-    }
+    leftovers::of_object(seen).unwrap_or_else(|| act(Action::RemoveFinalizer, reason))
 }

@@ -35,8 +35,17 @@ pub fn status(
     if is_blind(seen) {
         return tell_blind(now, seen, decision, status);
     }
+    status.since = reason_since(&status, &decision.reason).or(Some(whole_second(now)));
     if let Some(host) = held_host(seen) {
         bind(&mut status, host);
+    }
+    match decision.reason {
+        Reason::HostReleased(_) => unbind(&mut status),
+        Reason::Rebooted => status.bootstrap_reboot_issued = Some(true),
+        _ => {}
+    }
+    if is_rebuilt(seen) {
+        say_bootstrapped(now, seen, &mut status);
     }
     status.bootstrap = match &seen.bootstrap {
         Bootstrap::Running { step: Some((name, index, total)), since } => {
@@ -55,15 +64,39 @@ pub fn status(
     }
     tell_paused(now, seen, decision, &mut status);
     tell_conditions(now, seen, decision, &mut status);
-    status.phase = Some(phase(seen, decision).to_owned());
+    let failed = status.failure_reason.is_some();
+    status.phase = Some(phase(seen, decision, failed).to_owned());
     status
+}
+
+/// Since when a stored status has told this reason; `None` if it told another one last.
+pub(super) fn reason_since(
+    status: &ScalewayAppleSiliconMachineStatus,
+    reason: &Reason,
+) -> Option<Timestamp> {
+    let told = status.conditions.iter().find(|condition| condition.type_ == READY)?;
+    status.since.filter(|_| told.reason.as_deref() == Some(reason.word()))
+}
+
+fn whole_second(now: Timestamp) -> Timestamp {
+    Timestamp::from_second(now.as_second()).expect("a time that was a time")
+}
+
+/// G11: of an object that lost its status, by a move or by hand, its Node tells that its host was
+/// bootstrapped. One that is being bootstrapped has a status.
+fn is_rebuilt(seen: &Observed) -> bool {
+    let (object, node) = (&seen.object, seen.node.as_ref());
+    let wiped = object.status == ScalewayAppleSiliconMachineStatus::default();
+    let ours = object.provider_id.as_ref().map(ToString::to_string);
+    let up = node.is_some_and(|node| node.ready && node.provider_id == ours);
+    wiped && ours.is_some() && up
 }
 
 /// Whether this turn did not look at the host, or could not: nothing follows from that.
 fn is_blind(seen: &Observed) -> bool {
     matches!(
         seen.bound,
-        Bound::NotRead
+        Bound::NotRead(_)
             | Bound::Unbound(Candidates::Failed(_))
             | Bound::To { host: HostRead::Failed(_), .. }
     )
@@ -111,14 +144,18 @@ pub(super) fn bootstrapped_status(
     let mut status = upkeep_status(now, seen, &told, reason);
     status.bootstrap_attempts = None;
     status.bootstrap_reboot_issued = None;
-    let says = Says {
-        type_: BOOTSTRAPPED,
-        status: "True",
-        reason: "Bootstrapped",
-        message: String::new(),
-    };
-    set(&mut status.conditions, says, seen.object.generation, now);
+    say_bootstrapped(now, seen, &mut status);
     status
+}
+
+fn say_bootstrapped(
+    now: Timestamp,
+    seen: &Observed,
+    status: &mut ScalewayAppleSiliconMachineStatus,
+) {
+    let (holds, word) = ("True", "Bootstrapped");
+    let says = Says { type_: BOOTSTRAPPED, status: holds, reason: word, message: String::new() };
+    set(&mut status.conditions, says, seen.object.generation, now);
 }
 
 /// What upkeep has to tell.
@@ -197,7 +234,7 @@ fn held_host(seen: &Observed) -> Option<&Host> {
         {
             Some(host)
         }
-        Bound::To { .. } | Bound::Unbound(_) | Bound::NotRead => None,
+        Bound::To { .. } | Bound::Unbound(_) | Bound::Several(_) | Bound::NotRead(_) => None,
     }
 }
 
@@ -207,6 +244,21 @@ fn bind(status: &mut ScalewayAppleSiliconMachineStatus, host: &Host) {
         status.addresses =
             vec![MachineAddress { type_: "ExternalIP".to_owned(), address: address.clone() }];
     }
+}
+
+/// P20, S2: everything that belongs to a host goes with it.
+fn unbind(status: &mut ScalewayAppleSiliconMachineStatus) {
+    status.server_id = None;
+    status.addresses = vec![];
+    status.tart_kubelet_binary_sha = None;
+    status.tart_kubelet_update_attempts = None;
+    status.bootstrap_attempts = None;
+    status.bootstrap_reboot_issued = None;
+    status.next_attempt_at = None;
+    status.failure_reason = None;
+    status.failure_message = None;
+    let of_host = [BOOTSTRAPPED, UP_TO_DATE];
+    status.conditions.retain(|condition| !of_host.contains(&condition.type_.as_str()));
 }
 
 fn progress(name: &str, index: usize, total: usize, since: Timestamp) -> BootstrapProgress {
@@ -245,21 +297,31 @@ fn tell_conditions(
 }
 
 /// Phase is a function of what is true, never a memory (P29).
-fn phase(seen: &Observed, decision: &Decision) -> &'static str {
+fn phase(seen: &Observed, decision: &Decision, failed: bool) -> &'static str {
     let object = &seen.object;
     if object.deleting_since.is_some() {
         return "Deleting";
     }
-    if object.status.failure_reason.is_some() {
+    if failed {
         return "Failed";
     }
     let claimed = held_host(seen).is_some_and(|host| host.name == object.name);
     match (&seen.bound, &decision.reason) {
         (_, Reason::Ready) => "Ready",
+        (_, Reason::BootstrapFailed { .. } | Reason::Rebooting(_) | Reason::Swapping(_)) => {
+            "Failed"
+        }
+        (_, Reason::HostReleased(_)) => "Pending",
+        _ if is_swapped(seen) => "Failed",
         _ if claimed => "Bootstrapping",
         (Bound::To { .. }, _) | (Bound::Unbound(_), Reason::Adopting) => "Adopting",
-        (Bound::Unbound(_) | Bound::NotRead, _) => "Pending",
+        (Bound::Unbound(_) | Bound::Several(_) | Bound::NotRead(_), _) => "Pending",
     }
+}
+
+/// Whether a living Machine's host is on its way back.
+fn is_swapped(seen: &Observed) -> bool {
+    held_host(seen).is_some_and(|host| seen.release_of(host) == Release::Marked)
 }
 
 /// What a stored status says of its last failed bootstrap; empty if there was none.

@@ -6,7 +6,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::action::Action;
-use super::decide::{Decision, Limits, act};
+use super::decide::{Decision, act};
+use super::limits::Limits;
 use super::observed::{Host, HostState, Observed};
 use super::reason::back_off;
 use super::status::{UpToDate, upkeep_status};

@@ -326,7 +326,8 @@ mod tests {
     fn living_rows() -> Vec<Row> {
         use RunnerState::{Busy, Ended, Idle, Starting};
         let (a, b, c) = (runner("a", Idle), runner("b", Busy), runner("c", Starting));
-        let trouble = Trouble { message: "x".into(), retry_at: now() + Duration::from_secs(1) };
+        let retry_at = now() + Duration::from_secs(1);
+        let trouble = Trouble { tried: "try", message: "x".into(), retry_at, too_early: false };
         vec![
             (
                 "without a spec (S15)",

@@ -90,7 +90,9 @@ async fn turn(
     }
     Ok(match outcome {
         Outcome::Done => Wake::requeue(std::time::Duration::ZERO),
-        Outcome::Refused | Outcome::Unknown | Outcome::Failed(_) => Wake::requeue(limits.look),
+        Outcome::Refused | Outcome::Unknown | Outcome::Failed(_) | Outcome::TooEarly(_) => {
+            Wake::requeue(limits.look)
+        }
     })
 }
 

@@ -55,6 +55,8 @@ async fn turn(object: Arc<ExistingControlPlane>, context: Arc<Context>) -> Resul
     tracing::info!(object = %name, action = "write the status", ?outcome, "turn");
     Ok(match outcome {
         Outcome::Done => Wake::requeue(Duration::ZERO),
-        Outcome::Refused | Outcome::Unknown | Outcome::Failed(_) => Wake::requeue(limits.look),
+        Outcome::Refused | Outcome::Unknown | Outcome::Failed(_) | Outcome::TooEarly(_) => {
+            Wake::requeue(limits.look)
+        }
     })
 }

@@ -126,7 +126,7 @@ async fn visit(context: &Context, fleet: &str) -> Result<FleetKey, ReadError> {
             // The project has this very key already, and refuses to have it twice.
             Outcome::Refused if matches!(action, Action::Register(_)) => under_other_name = true,
             Outcome::Done | Outcome::Refused => {}
-            Outcome::Failed(said) => {
+            Outcome::Failed(said) | Outcome::TooEarly(said) => {
                 return Ok(FleetKey::Waiting(format!("could not {}: {said}", action.describe())));
             }
             Outcome::Unknown => {

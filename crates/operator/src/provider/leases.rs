@@ -29,13 +29,21 @@ pub fn read(stored: &Stored, us: Option<&CrUid>) -> Lease {
         Some(holder) => LeaseHolder::Other(holder),
     };
     let annotation = |name: &str| stored.annotations().get(name);
+    let is = |name: &str| annotation(name).is_some_and(|text| text == "true");
     let time = |name: &str| annotation(name).and_then(|text| text.parse::<Timestamp>().ok());
     Lease {
         holder,
         version: stored.resource_version(),
         marked_at: time(key::MARKED_AT),
         wiped_at: time(key::WIPED_AT),
-        unwiped: annotation(key::UNWIPED).is_some_and(|text| text == "true"),
+        unwiped: is(key::UNWIPED),
+        releasing_at: time(key::RELEASING_AT),
+        delete_requested_at: time(key::DELETE_REQUESTED_AT),
+        moved: is(key::MOVED),
+        quarantined: is(key::QUARANTINED),
+        owners_failed: annotation(key::OWNERS_FAILED)
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_default(),
     }
 }
 
@@ -58,7 +66,12 @@ pub fn taken(
         "metadata": {
             "name": key::name(server),
             "labels": {key::HOST: "true", key::HOLDER: uid.as_str()},
-            "annotations": {key::MARKED_AT: Value::Null},
+            "annotations": {
+                key::MARKED_AT: Value::Null,
+                key::RELEASING_AT: Value::Null,
+                key::MOVED: Value::Null,
+                key::QUARANTINED: Value::Null,
+            },
         },
         "spec": {"holderIdentity": us, "acquireTime": micro(now)},
     });

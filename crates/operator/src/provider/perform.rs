@@ -2,11 +2,12 @@
 
 use applecart_api::cluster_api::Cluster;
 use applecart_api::ids::ServerId;
-use applecart_api::keys::{finalizer, lease as key, owned};
-use applecart_api::machine::ScalewayAppleSiliconMachine;
+use applecart_api::keys::{annotation, finalizer, lease as key, owned};
+use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineStatus};
 use applecart_core::Outcome;
 use applecart_core::machine::{Action, Identity};
-use applecart_scaleway::{ErrorKind, OsId};
+use applecart_scaleway::{ErrorKind, Order, OsId};
+use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
@@ -25,33 +26,45 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         Action::AddFinalizer => set_finalizer(context, turn, true).await,
         Action::RemoveFinalizer => set_finalizer(context, turn, false).await,
         Action::WriteStatus(status) => write_status(context, turn, status).await,
-        Action::RecordBootstrap(status) => {
-            let outcome = write_status(context, turn, status).await;
-            if outcome == Outcome::Done {
-                context.bootstraps.stop(&turn.seen.object.uid);
-            }
-            outcome
-        }
+        Action::RecordBootstrap(status) => record_bootstrap(context, turn, status).await,
         Action::SetProviderId(id) => {
-            patch(context, turn, json!({"spec": {"providerID": id.to_string()}})).await
+            let id = id.as_ref().map(ToString::to_string);
+            patch(context, turn, json!({"spec": {"providerID": id}})).await
+        }
+        Action::BlockMove(block) => {
+            let value = block.then_some("true");
+            annotate(context, turn, json!({annotation::BLOCK_MOVE: value})).await
         }
         Action::TakeLease { server, version, used } => {
             take_lease(context, turn, server, version.as_deref(), *used).await
         }
-        Action::NoteMarked(server) => {
-            let now = context.clock.now().to_string();
-            note(context, turn, server, json!({key::MARKED_AT: now, key::UNWIPED: "true"})).await
+        Action::NoteMarked(server)
+        | Action::NoteReleasing { server, .. }
+        | Action::NoteWiped(server)
+        | Action::NoteDelete(server)
+        | Action::NoteQuarantined(server)
+        | Action::NoteHealthy(server)
+        | Action::NoteMoving { server, .. } => {
+            note(context, turn, server, facts(action, context.clock.now())).await
         }
-        Action::NoteWiped(server) => {
-            let now = context.clock.now().to_string();
-            note(context, turn, server, json!({key::WIPED_AT: now, key::UNWIPED: "false"})).await
+        Action::ClearLease(server) => clear_lease(context, turn, server, json!({})).await,
+        Action::LeaveLease(server) => {
+            clear_lease(context, turn, server, json!({key::MOVED: "true"})).await
         }
-        Action::ClearLease(server) => clear_lease(context, turn, server).await,
         Action::Rename { server, to, .. } => {
             scaleway(context.scaleway.rename(&turn.zone, server, to).await)
         }
         Action::RequestWipe { server, image } => {
             request_wipe(context, turn, server, image.as_deref()).await
+        }
+        Action::Reboot(server) => scaleway(context.scaleway.reboot(&turn.zone, server).await),
+        Action::DeleteServer(server) => delete_server(context, turn, server).await,
+        Action::ScheduleDeletion(server) => {
+            scaleway(context.scaleway.schedule_deletion(&turn.zone, server).await)
+        }
+        Action::NoteOrder => note_order(context, turn).await,
+        Action::Create { name, server_type, image } => {
+            order(context, turn, name, server_type, image.as_deref()).await
         }
         Action::StoreCredentials(_) => store_credentials(context, turn).await,
         Action::DeleteCredentials => {
@@ -67,25 +80,74 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         }
         Action::Cordon { uid } => cordon(context, turn, uid).await,
         Action::DeleteGuest { namespace, name, uid, version, force } => {
-            let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
             let preconditions =
                 Preconditions { uid: Some(uid.clone()), resource_version: Some(version.clone()) };
-            let grace = force.then_some(0);
-            let how = DeleteParams {
-                preconditions: Some(preconditions),
-                grace_period_seconds: grace,
-                ..DeleteParams::default()
-            };
-            calls::delete(pods.delete(name, &how)).await
+            delete_guest(context, namespace, name, preconditions, *force).await
         }
         Action::FreeGuest { namespace, name, uid } => free(context, namespace, name, uid).await,
-        Action::DeleteNode { uid } => {
-            let nodes: Api<Node> = Api::all(context.client.clone());
-            let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
-            let how = DeleteParams::default().preconditions(preconditions);
-            calls::delete(nodes.delete(&turn.seen.object.name, &how)).await
-        }
+        Action::DeleteNode { uid } => delete_node(context, turn, uid).await,
     }
+}
+
+async fn record_bootstrap(
+    context: &Context,
+    turn: &Turn,
+    status: &ScalewayAppleSiliconMachineStatus,
+) -> Outcome {
+    let outcome = write_status(context, turn, status).await;
+    if outcome == Outcome::Done {
+        context.bootstraps.stop(&turn.seen.object.uid);
+    }
+    outcome
+}
+
+async fn delete_node(context: &Context, turn: &Turn, uid: &str) -> Outcome {
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    let how = DeleteParams::default().preconditions(preconditions);
+    calls::delete(nodes.delete(&turn.seen.object.name, &how)).await
+}
+
+/// What a note adds to what is known of a host.
+fn facts(action: &Action, now: Timestamp) -> Value {
+    let now = now.to_string();
+    match action {
+        Action::NoteMarked(_) => json!({key::MARKED_AT: now, key::UNWIPED: "true"}),
+        Action::NoteReleasing { owners_failed, .. } => {
+            json!({key::RELEASING_AT: now, key::OWNERS_FAILED: owners_failed.to_string()})
+        }
+        Action::NoteWiped(_) => json!({key::WIPED_AT: now, key::UNWIPED: "false"}),
+        Action::NoteDelete(_) => json!({key::DELETE_REQUESTED_AT: now}),
+        Action::NoteQuarantined(_) => json!({key::QUARANTINED: "true"}),
+        Action::NoteHealthy(_) => json!({key::OWNERS_FAILED: Value::Null}),
+        Action::NoteMoving { moving, .. } => json!({key::MOVED: moving.then_some("true")}),
+        _ => json!({}),
+    }
+}
+
+async fn delete_server(context: &Context, turn: &Turn, server: &ServerId) -> Outcome {
+    match context.scaleway.delete(&turn.zone, server).await {
+        Err(error) if matches!(error.kind, ErrorKind::Precondition { .. }) => {
+            Outcome::TooEarly(chain(&error))
+        }
+        result => scaleway(result),
+    }
+}
+
+async fn delete_guest(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+    preconditions: Preconditions,
+    force: bool,
+) -> Outcome {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
+    let how = DeleteParams {
+        preconditions: Some(preconditions),
+        grace_period_seconds: force.then_some(0),
+        ..DeleteParams::default()
+    };
+    calls::delete(pods.delete(name, &how)).await
 }
 
 fn machines(context: &Context, turn: &Turn) -> Api<ScalewayAppleSiliconMachine> {
@@ -105,6 +167,37 @@ async fn patch(context: &Context, turn: &Turn, mut change: Value) -> Outcome {
     calls::write(machines(context, turn).patch(name, &PatchParams::default(), &patch)).await
 }
 
+async fn annotate(context: &Context, turn: &Turn, annotations: Value) -> Outcome {
+    patch(context, turn, json!({"metadata": {"annotations": annotations}})).await
+}
+
+async fn note_order(context: &Context, turn: &Turn) -> Outcome {
+    let now = context.clock.now();
+    let outcome = annotate(context, turn, json!({annotation::ORDERED_AT: now.to_string()})).await;
+    if outcome == Outcome::Done {
+        context.orders.note(&turn.seen.object.uid, now);
+    }
+    outcome
+}
+
+async fn order(
+    context: &Context,
+    turn: &Turn,
+    name: &str,
+    server_type: &str,
+    image: Option<&str>,
+) -> Outcome {
+    if !context.orders.send(&turn.seen.object.uid) {
+        return Outcome::Refused;
+    }
+    let os = match image.map(str::parse::<OsId>).transpose() {
+        Ok(os) => os,
+        Err(error) => return Outcome::Failed(error.to_string()),
+    };
+    let order = Order { name: name.to_owned(), server_type: server_type.to_owned(), os };
+    scaleway(context.scaleway.create(&turn.zone, &order).await)
+}
+
 fn pin(turn: &Turn, change: &mut Value) {
     change["metadata"]["uid"] = json!(turn.object.uid());
     change["metadata"]["resourceVersion"] = json!(turn.object.resource_version());
@@ -122,7 +215,7 @@ async fn set_finalizer(context: &Context, turn: &Turn, present: bool) -> Outcome
 async fn write_status(
     context: &Context,
     turn: &Turn,
-    status: &applecart_api::machine::ScalewayAppleSiliconMachineStatus,
+    status: &ScalewayAppleSiliconMachineStatus,
 ) -> Outcome {
     // A merge patch leaves alone what it does not name, so what is gone is named as null.
     let mut wanted = serde_json::to_value(status).expect("a status is JSON");
@@ -187,12 +280,16 @@ async fn note(context: &Context, turn: &Turn, server: &ServerId, annotations: Va
     patch_lease(context, turn, server, json!({"metadata": {"annotations": annotations}})).await
 }
 
-async fn clear_lease(context: &Context, turn: &Turn, server: &ServerId) -> Outcome {
+async fn clear_lease(
+    context: &Context,
+    turn: &Turn,
+    server: &ServerId,
+    mut facts: Value,
+) -> Outcome {
+    facts[key::MARKED_AT] = Value::Null;
+    facts[key::RELEASING_AT] = Value::Null;
     let change = json!({
-        "metadata": {
-            "labels": {key::HOLDER: Value::Null},
-            "annotations": {key::MARKED_AT: Value::Null},
-        },
+        "metadata": {"labels": {key::HOLDER: Value::Null}, "annotations": facts},
         "spec": {"holderIdentity": Value::Null},
     });
     patch_lease(context, turn, server, change).await

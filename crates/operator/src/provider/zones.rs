@@ -14,6 +14,28 @@ use tokio::time::Instant;
 pub struct Zones {
     fresh: Duration,
     lists: Mutex<BTreeMap<Zone, Arc<Mutex<Option<Snapshot>>>>>,
+    /// When the first list that did not show a host was taken.
+    absent: Mutex<BTreeMap<ServerId, Instant>>,
+}
+
+/// How old a list may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Age {
+    /// Of a moment ago.
+    Fresh,
+    /// Begun now.
+    New,
+}
+
+/// Whether complete lists show a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence {
+    /// The last one does.
+    Listed,
+    /// The last one does not.
+    Once,
+    /// Neither does an earlier one.
+    Twice,
 }
 
 /// A zone's hosts at one time.
@@ -47,7 +69,7 @@ impl Snapshot {
 impl Zones {
     /// Lists are used for so long.
     pub fn new(fresh: Duration) -> Self {
-        Self { fresh, lists: Mutex::default() }
+        Self { fresh, lists: Mutex::default(), absent: Mutex::default() }
     }
 
     /// The zone's list: the present one while it is fresh, else what `list` brings. Whoever asks
@@ -55,19 +77,46 @@ impl Zones {
     pub async fn get<E>(
         &self,
         zone: &Zone,
+        age: Age,
         list: impl Future<Output = Result<Snapshot, E>>,
-    ) -> Result<Vec<Candidate>, E> {
+    ) -> Result<Snapshot, E> {
         let slot = self.lists.lock().await.entry(zone.clone()).or_default().clone();
         let mut slot = slot.lock().await;
         match &*slot {
-            Some(snapshot) if snapshot.taken_at.elapsed() < self.fresh => Ok(snapshot.candidates()),
+            Some(snapshot) if age == Age::Fresh && snapshot.taken_at.elapsed() < self.fresh => {
+                Ok(snapshot.clone())
+            }
             _ => {
                 let snapshot = list.await?;
-                let candidates = snapshot.candidates();
-                *slot = Some(snapshot);
-                Ok(candidates)
+                *slot = Some(snapshot.clone());
+                Ok(snapshot)
             }
         }
+    }
+
+    /// Looks for a host in a list, and at what an earlier list said: so long `apart`, at least.
+    pub async fn look_for(
+        &self,
+        server: &ServerId,
+        snapshot: &Snapshot,
+        apart: Duration,
+    ) -> Absence {
+        if snapshot.hosts.iter().any(|host| host.id == *server) {
+            self.is_there(server).await;
+            return Absence::Listed;
+        }
+        let mut absent = self.absent.lock().await;
+        let first = *absent.entry(server.clone()).or_insert(snapshot.taken_at);
+        if snapshot.taken_at.duration_since(first) >= apart {
+            Absence::Twice
+        } else {
+            Absence::Once
+        }
+    }
+
+    /// The host was seen: what lists said before counts no more.
+    pub async fn is_there(&self, server: &ServerId) {
+        self.absent.lock().await.remove(server);
     }
 
     /// Notes that a host of the present list is being taken, so that nobody else tries.
@@ -76,5 +125,28 @@ impl Zones {
         if let Some(snapshot) = &mut *slot.lock().await {
             snapshot.chosen.insert(server.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_is_absent_only_after_two_lists_taken_at_different_times() {
+        // S10: a key without rights answers 403 as well.
+        let server: ServerId = "5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e".parse().expect("an id");
+        let (zones, apart) = (Zones::new(Duration::from_secs(2)), Duration::from_secs(10));
+        let look = async || {
+            let empty = Snapshot::new(vec![], BTreeMap::new());
+            zones.look_for(&server, &empty, apart).await
+        };
+        assert_eq!(look().await, Absence::Once);
+        assert_eq!(look().await, Absence::Once, "the same moment is no other time");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        zones.is_there(&server).await;
+        assert_eq!(look().await, Absence::Once, "it was seen in between");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(look().await, Absence::Twice);
     }
 }

@@ -154,9 +154,8 @@ fn a_pause_and_a_deletion_end_it() {
             seen.object.paused = Some(Pause::Annotation);
         });
         let deleted = deleting(with(well(15), |seen| seen.upkeep = upkeep.clone()));
-        for mut seen in [paused, deleted] {
-            tell(&mut seen);
-            assert_eq!(next(&seen).action, Some(Action::StopBootstrap), "{upkeep:?}");
+        for seen in [paused, deleted] {
+            assert_eq!(effect(&seen).action, Some(Action::StopBootstrap), "{upkeep:?}");
         }
     }
 }

@@ -1,0 +1,180 @@
+//! From a host under our name to a Mac that is ready: preparing it, bootstrapping it, recovering it
+//! in tiers, and looking after it.
+
+use std::time::Duration;
+
+use applecart_api::condition::is_true;
+use applecart_api::ids::ProviderId;
+use applecart_api::name_class::NameClass;
+use jiff::Timestamp;
+
+use super::action::{Action, Identity};
+use super::claim::rename;
+use super::decide::{Decision, act, since, wait};
+use super::limits::{Limits, Tiers};
+use super::observed::{Bootstrap, Host, HostState, Lease, Observed};
+use super::reason::{Reason, back_off};
+use super::status::{
+    BOOTSTRAPPED, bootstrapped_status, failed_status, failure_detail, reason_since,
+};
+use super::{leftovers, upkeep};
+use crate::fleet_key::FleetKey;
+
+/// Claimed: everything that a bootstrap needs, then the bootstrap, then its Node.
+pub(super) fn prepare(
+    now: Timestamp,
+    seen: &Observed,
+    host: &Host,
+    lease: &Lease,
+    limits: &Limits,
+) -> Decision {
+    let expected = ProviderId { zone: seen.object.zone.clone(), server: host.id.clone() };
+    match &seen.object.provider_id {
+        None => return act(Action::SetProviderId(Some(expected)), Reason::Preparing),
+        Some(other) if *other != expected => {
+            return wait(Reason::NotOurs(host.name.clone()), limits.keep);
+        }
+        Some(_) => {}
+    }
+    match &seen.bootstrap {
+        Bootstrap::Running { step, .. } => wait(Reason::Bootstrapping(step.clone()), limits.look),
+        Bootstrap::Succeeded { stamp, awaits_boot } => {
+            let reason = Reason::Bootstrapped;
+            let boot = awaits_boot.as_deref();
+            let status = bootstrapped_status(now, seen, stamp, boot, &reason);
+            act(Action::RecordBootstrap(Box::new(status)), reason)
+        }
+        Bootstrap::Failed(message) => {
+            let attempts = seen.object.status.bootstrap_attempts.unwrap_or(0).saturating_add(1);
+            let due = now + back_off(attempts, limits.retry, limits.retry_cap);
+            let reason = Reason::BootstrapFailed { attempts, message: message.clone() };
+            let status = failed_status(now, seen, attempts, due, &reason);
+            act(Action::RecordBootstrap(Box::new(status)), reason)
+        }
+        Bootstrap::None if is_true(&seen.object.status.conditions, BOOTSTRAPPED) => {
+            if lease.owners_failed > 0 {
+                return act(Action::NoteHealthy(host.id.clone()), Reason::Bootstrapped);
+            }
+            let state = look_after(seen, host, &expected, limits);
+            upkeep::keep(now, seen, host, limits, state, || bootstrap(now, seen, host, limits))
+        }
+        Bootstrap::None => match recover(now, seen, host, limits) {
+            Some(decision) => decision,
+            None => bootstrap(now, seen, host, limits),
+        },
+    }
+}
+
+/// The tiers of recovery. Each is a one-shot that only its success uses up: a host is swapped once
+/// it is under the releasing name, and was rebooted once it was seen to do so.
+fn recover(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Option<Decision> {
+    let (failures, tiers) = (seen.failures(), &limits.tiers);
+    let reason = match &host.state {
+        _ if Tiers::reached(tiers.max_attempts, failures) => Some(Reason::Swapping(failures)),
+        HostState::Stuck(state) if is_stuck(now, seen, state, limits) => {
+            Some(Reason::HostStuck(state.clone()))
+        }
+        _ => None,
+    };
+    if let Some(reason) = reason.filter(|_| may_swap(seen)) {
+        let swap = || rename(host, NameClass::releasing(&seen.marker()), reason);
+        return Some(leftovers::empty(now, seen, limits).unwrap_or_else(swap));
+    }
+    if !Tiers::reached(tiers.reboot_after, failures) {
+        return None;
+    }
+    let rebooted = seen.object.status.bootstrap_reboot_issued == Some(true);
+    match host.state {
+        HostState::Ready if !rebooted => {
+            Some(act(Action::Reboot(host.id.clone()), Reason::Rebooting(failures)))
+        }
+        HostState::Rebooting => Some(wait(Reason::Rebooted, limits.look)),
+        HostState::Ready
+        | HostState::Reinstalling
+        | HostState::Changing(_)
+        | HostState::Stuck(_) => None,
+    }
+}
+
+/// V5: a host that cannot even be tried is a bad one too, if that lasts.
+fn is_stuck(now: Timestamp, seen: &Observed, state: &str, limits: &Limits) -> bool {
+    let told = reason_since(&seen.object.status, &Reason::HostStuck(state.to_owned()));
+    limits.tiers.max_attempts > 0 && told.is_some_and(|at| since(now, at) >= limits.patience)
+}
+
+/// Cluster API binds a Node once, so a host is exchanged only before that; and only one of the
+/// pool, to which it goes back.
+fn may_swap(seen: &Observed) -> bool {
+    !seen.is_provisioned() && seen.object.ordered.is_none() && seen.object.pool_prefix.is_some()
+}
+
+fn bootstrap(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Decision {
+    match &host.state {
+        HostState::Ready => {}
+        HostState::Reinstalling => {
+            return wait(Reason::HostChanging("reinstalling".into()), limits.look);
+        }
+        HostState::Rebooting => return wait(Reason::HostChanging("rebooting".into()), limits.look),
+        HostState::Changing(state) => {
+            return wait(Reason::HostChanging(state.clone()), limits.look);
+        }
+        HostState::Stuck(state) => return wait(Reason::HostStuck(state.clone()), limits.look),
+    }
+    if host.address.is_none() {
+        return wait(Reason::NoAddress, limits.look);
+    }
+    match &seen.credentials.fleet_key {
+        FleetKey::Ready => {}
+        FleetKey::NotLooked => return wait(Reason::Preparing, limits.look),
+        FleetKey::Waiting(why) => {
+            return wait(Reason::SshKeyUnavailable(why.clone()), limits.look);
+        }
+    }
+    if !seen.credentials.password {
+        return if host.has_password {
+            act(Action::StoreCredentials(host.id.clone()), Reason::Preparing)
+        } else {
+            wait(Reason::MissingSudoPassword, limits.keep)
+        };
+    }
+    if let Some(part) = Identity::ALL.iter().find(|part| !seen.identity.contains(part)) {
+        return act(Action::CreateIdentity(*part), Reason::Preparing);
+    }
+    if !seen.credentials.token {
+        return wait(Reason::WaitingForToken, limits.look);
+    }
+    let status = &seen.object.status;
+    if let Some(due) = status.next_attempt_at.filter(|due| now < *due) {
+        let reason = Reason::BootstrapFailed {
+            attempts: status.bootstrap_attempts.unwrap_or(0),
+            message: failure_detail(status),
+        };
+        return wait(reason, Duration::try_from(due.duration_since(now)).unwrap_or_default());
+    }
+    act(Action::StartBootstrap(host.id.clone()), Reason::Bootstrapping(None))
+}
+
+/// LH16: what became of the host since it was bootstrapped, by anybody's hand.
+fn look_after(seen: &Observed, host: &Host, expected: &ProviderId, limits: &Limits) -> Decision {
+    if host.retiring {
+        return wait(Reason::HostRetiring, limits.keep);
+    }
+    match &host.state {
+        HostState::Stuck(state) => return wait(Reason::HostStuck(state.clone()), limits.look),
+        HostState::Reinstalling => {
+            return wait(Reason::HostChanging("reinstalling".into()), limits.look);
+        }
+        // A Mac in passing trouble is what its Node says.
+        HostState::Ready | HostState::Rebooting | HostState::Changing(_) => {}
+    }
+    match &seen.node {
+        None => wait(Reason::NodeMissing, limits.look),
+        Some(node) => match &node.provider_id {
+            Some(id) if *id != expected.to_string() => {
+                wait(Reason::NodeOfOther(id.clone()), limits.look)
+            }
+            _ if node.ready => wait(Reason::Ready, limits.keep),
+            _ => wait(Reason::NodeNotReady, limits.look),
+        },
+    }
+}

@@ -1,0 +1,89 @@
+//! What stands outside of a Mac on its way back: Pods on it, its Node, its identity, its Secrets.
+
+use jiff::Timestamp;
+
+use super::action::{Action, Identity};
+use super::decide::{Decision, act, since, wait};
+use super::limits::Limits;
+use super::observed::{Guest, Node, Observed};
+use super::reason::Reason;
+
+/// LH24: nobody else drains these Macs. Idle Pods go; a running job is waited for.
+pub(super) fn empty(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Decision> {
+    let node = ours(seen).filter(|node| node.ready || !is_dead(now, node, limits))?;
+    if !node.cordoned {
+        return Some(act(Action::Cordon { uid: node.uid.clone() }, Reason::Emptying));
+    }
+    let idle = seen.guests.iter().find(|guest| !guest.busy && !guest.deleting);
+    if let Some(guest) = idle {
+        return Some(act(delete(guest, false), Reason::Emptying));
+    }
+    // A host that is exchanged is emptied from the time of the attempt that will not come.
+    let began = seen.object.deleting_since.or(seen.object.status.next_attempt_at).unwrap_or(now);
+    let waited = since(now, began);
+    let patient = seen.object.drain_timeout.is_none_or(|timeout| waited < timeout);
+    if let Some(guest) = seen.guests.iter().find(|guest| guest.busy && patient) {
+        let pod = format!("{}/{}", guest.namespace, guest.name);
+        return Some(wait(Reason::WaitingForJob(pod), limits.look));
+    }
+    let leaving = seen.guests.iter().any(|guest| !guest.busy);
+    (leaving && waited < limits.empty).then(|| wait(Reason::Emptying, limits.look))
+}
+
+/// An agent that is being restarted is silent for a moment, and its VMs work on: a Mac counts as
+/// dead only when nobody has heard of it for a while.
+fn is_dead(now: Timestamp, node: &Node, limits: &Limits) -> bool {
+    node.silent_since.is_none_or(|then| since(now, then) >= limits.silent)
+}
+
+/// C5: what still stands outside of a Mac that is not ours any more, one thing at a time. Its
+/// identity first: an agent that is still up would register its Node anew.
+pub(super) fn all(seen: &Observed) -> Option<Decision> {
+    of_object(seen).or_else(|| of_host(seen))
+}
+
+/// The Pods and the Node of a host that we had.
+pub(super) fn of_host(seen: &Observed) -> Option<Decision> {
+    let node = ours(seen)?;
+    let clean = |action| Some(act(action, Reason::CleaningUp));
+    if let Some(guest) = seen.guests.iter().find(|guest| !guest.forced) {
+        return clean(delete(guest, true));
+    }
+    if let Some(guest) = seen.guests.iter().find(|guest| guest.agent_finalizer) {
+        return clean(Action::FreeGuest {
+            namespace: guest.namespace.clone(),
+            name: guest.name.clone(),
+            uid: guest.uid.clone(),
+        });
+    }
+    clean(Action::DeleteNode { uid: node.uid.clone() })
+}
+
+/// The agent's identity and the host's password: ours, whatever became of the host.
+pub(super) fn of_object(seen: &Observed) -> Option<Decision> {
+    let clean = |action| Some(act(action, Reason::CleaningUp));
+    if let Some(part) = Identity::ALL.iter().rev().find(|part| seen.identity.contains(part)) {
+        return clean(Action::DeleteIdentity(*part));
+    }
+    if seen.credentials.password {
+        return clean(Action::DeleteCredentials);
+    }
+    None
+}
+
+/// The Node of our name, unless it belongs to another host. An object that never got as far as a
+/// provider ID has none: a Node of its name is a namesake's (LH14).
+fn ours(seen: &Observed) -> Option<&Node> {
+    let (node, ours) = (seen.node.as_ref()?, seen.object.provider_id.as_ref()?);
+    node.provider_id.as_ref().is_none_or(|id| *id == ours.to_string()).then_some(node)
+}
+
+fn delete(guest: &Guest, force: bool) -> Action {
+    Action::DeleteGuest {
+        namespace: guest.namespace.clone(),
+        name: guest.name.clone(),
+        uid: guest.uid.clone(),
+        version: guest.version.clone(),
+        force,
+    }
+}

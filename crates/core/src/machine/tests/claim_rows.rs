@@ -1,0 +1,366 @@
+//! From nothing to a Mac that is ready.
+
+use super::*;
+
+pub fn all() -> Vec<Row> {
+    [waiting_rows(), claim_rows(), lost_rows(), bootstrap_rows(), recovery_rows(), keep_rows()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn waiting_rows() -> Vec<Row> {
+    let read = |host| {
+        let bound = Bound::To { server: server(), lease: ours(), host };
+        Observed { bound, ..fresh() }
+    };
+    let retry_at = now() + Duration::from_secs(1);
+    let trouble = Trouble { tried: "try", message: "x".into(), retry_at, too_early: false };
+    vec![
+        ("not owned", with(fresh(), |s| s.object.owned_by_machine = false), None, Reason::NotOwned),
+        (
+            "Cluster paused",
+            with(fresh(), |s| s.object.paused = Some(Pause::Cluster)),
+            None,
+            Reason::Paused("its Cluster"),
+        ),
+        (
+            "object paused",
+            with(fresh(), |s| s.object.paused = Some(Pause::Annotation)),
+            None,
+            Reason::Paused("annotation"),
+        ),
+        (
+            "paused while it bootstraps",
+            with(prepared(), |s| {
+                s.object.paused = Some(Pause::Annotation);
+                s.bootstrap = Bootstrap::Running { step: None, since: now() };
+            }),
+            Some(Action::StopBootstrap),
+            Reason::Paused("annotation"),
+        ),
+        (
+            "Cluster not ready",
+            with(fresh(), |s| s.object.waiting_for = Some("c".into())),
+            None,
+            Reason::WaitingForOwner("c".into()),
+        ),
+        (
+            "an effect failed",
+            with(fresh(), |s| s.trouble = Some(trouble)),
+            None,
+            Reason::Trouble("x".into()),
+        ),
+        (
+            "zone unreadable",
+            Observed { bound: Bound::Unbound(Candidates::Failed("503".into())), ..fresh() },
+            None,
+            Reason::CannotRead("the zone's hosts: 503".into()),
+        ),
+        (
+            "host unreadable",
+            read(HostRead::Failed("403".into())),
+            None,
+            Reason::CannotRead("its host: 403".into()),
+        ),
+        (
+            "host gone, and Cluster API was told of it (LH16)",
+            with(read(HostRead::Gone), |s| s.object.machine_is_bound = true),
+            None,
+            Reason::HostGone,
+        ),
+        (
+            "two hosts carry its name (P1)",
+            Observed { bound: Bound::Several(vec![server(), server()]), ..fresh() },
+            None,
+            Reason::SeveralHosts(format!("{SERVER} and {SERVER}")),
+        ),
+        ("no pool", with(fresh(), |s| s.object.pool_prefix = None), None, Reason::NoPool),
+    ]
+}
+
+fn claim_rows() -> Vec<Row> {
+    let take = |version: Option<&str>| {
+        Some(Action::TakeLease { server: server(), version: version.map(Into::into), used: false })
+    };
+    let claiming = NameClass::claiming(&fresh().marker());
+    let marked = |ago| Lease { marked_at: Some(now() - Duration::from_secs(ago)), ..ours() };
+    let other = Lease { holder: LeaseHolder::Other("b".into()), ..ours() };
+    vec![
+        (
+            "no finalizer",
+            with(fresh(), |s| s.object.finalizer = false),
+            Some(Action::AddFinalizer),
+            Reason::Adopting,
+        ),
+        ("empty pool", fresh(), None, Reason::NoAvailableHost(PoolCounts::default())),
+        ("fits", candidate(|_| {}, Lease::free()), take(None), Reason::Adopting),
+        (
+            "wrong type",
+            candidate(|h| h.server_type = "M4-S".into(), Lease::free()),
+            None,
+            unfit(|c| c.wrong_type = 1),
+        ),
+        ("wrong OS", candidate(|h| h.os = None, Lease::free()), None, unfit(|c| c.wrong_os = 1)),
+        (
+            "not delivered",
+            candidate(|h| h.delivered = false, Lease::free()),
+            None,
+            unfit(|c| c.not_ready = 1),
+        ),
+        (
+            "about to be deleted",
+            candidate(|h| h.retiring = true, Lease::free()),
+            None,
+            unfit(|c| c.not_ready = 1),
+        ),
+        (
+            "being wiped",
+            candidate(|h| h.state = HostState::Reinstalling, Lease::free()),
+            None,
+            unfit(|c| c.not_ready = 1),
+        ),
+        ("held", candidate(|_| {}, other.clone()), None, unfit(|c| c.held = 1)),
+        (
+            "never wiped",
+            candidate(|_| {}, Lease { unwiped: true, ..Lease::free() }),
+            None,
+            unfit(|c| c.not_wiped = 1),
+        ),
+        ("leased", bound("pool-1", ours()), Some(rename("pool-1", &claiming)), Reason::Adopting),
+        (
+            "leased, but it does not fit any more",
+            with_host(bound("pool-1", ours()), |h| h.state = HostState::Reinstalling),
+            Some(Action::ClearLease(server())),
+            Reason::Adopting,
+        ),
+        ("marked", bound(&claiming, ours()), Some(Action::NoteMarked(server())), Reason::Settling),
+        ("settling", bound(&claiming, marked(14)), None, Reason::Settling),
+        ("settled", bound(&claiming, marked(15)), Some(rename(&claiming, NAME)), Reason::Settling),
+        (
+            "taken over by name: it carries somebody's work",
+            bound(NAME, Lease { wiped_at: Some(now()), ..Lease::free() }),
+            Some(Action::TakeLease { server: server(), version: None, used: true }),
+            Reason::Adopting,
+        ),
+        ("held by another", bound(NAME, other), None, Reason::HeldByOther("b".into())),
+        ("renamed by hand", bound("mine", ours()), None, Reason::NotOurs("mine".into())),
+        ("unleased stranger", bound("mine", Lease::free()), None, Reason::NotOurs("mine".into())),
+    ]
+}
+
+fn bootstrap_rows() -> Vec<Row> {
+    let provider_id = format!("scw-applesilicon://fr-par-1/{SERVER}").parse().unwrap();
+    let since = now();
+    let step = Some(("power".to_owned(), 3, 9));
+    vec![
+        (
+            "claimed",
+            bound(NAME, ours()),
+            Some(Action::SetProviderId(Some(provider_id))),
+            Reason::Preparing,
+        ),
+        (
+            "rebooting",
+            with_host(prepared(), |h| h.state = HostState::Rebooting),
+            None,
+            Reason::HostChanging("rebooting".into()),
+        ),
+        (
+            "locked",
+            with_host(prepared(), |h| h.state = HostState::Stuck("locked".into())),
+            None,
+            Reason::HostStuck("locked".into()),
+        ),
+        ("no address", with_host(prepared(), |h| h.address = None), None, Reason::NoAddress),
+        (
+            "no fleet key",
+            with(prepared(), |s| s.credentials.fleet_key = FleetKey::Waiting("why".into())),
+            None,
+            Reason::SshKeyUnavailable("why".into()),
+        ),
+        (
+            "password not stored",
+            with(prepared(), |s| s.credentials.password = false),
+            Some(Action::StoreCredentials(server())),
+            Reason::Preparing,
+        ),
+        (
+            "no password at all",
+            with_host(with(prepared(), |s| s.credentials.password = false), |h| {
+                h.has_password = false;
+            }),
+            None,
+            Reason::MissingSudoPassword,
+        ),
+        (
+            "no identity",
+            with(prepared(), |s| s.identity = vec![Identity::ServiceAccount]),
+            Some(Action::CreateIdentity(Identity::Binding)),
+            Reason::Preparing,
+        ),
+        (
+            "token empty",
+            with(prepared(), |s| s.credentials.token = false),
+            None,
+            Reason::WaitingForToken,
+        ),
+        (
+            "all there",
+            prepared(),
+            Some(Action::StartBootstrap(server())),
+            Reason::Bootstrapping(None),
+        ),
+        (
+            "a step runs",
+            with(prepared(), |s| s.bootstrap = Bootstrap::Running { step: step.clone(), since }),
+            None,
+            Reason::Bootstrapping(step),
+        ),
+        ("no Node yet", bootstrapped(), None, Reason::NodeMissing),
+        (
+            "Node unwell",
+            with(bootstrapped(), |s| s.node = Some(Node { ready: false, ..node() })),
+            None,
+            Reason::NodeNotReady,
+        ),
+        (
+            "Node of another host",
+            with(bootstrapped(), |s| {
+                s.node = Some(Node { provider_id: Some("x".into()), ..node() });
+            }),
+            None,
+            Reason::NodeOfOther("x".into()),
+        ),
+        ("ready", with(bootstrapped(), |s| s.node = Some(node())), None, Reason::Ready),
+    ]
+}
+
+fn failed(times: i32) -> Observed {
+    with(prepared(), |s| {
+        s.object.status.bootstrap_attempts = Some(times);
+        s.object.status.next_attempt_at = Some(now() + Duration::from_mins(4));
+    })
+}
+
+fn recovery_rows() -> Vec<Row> {
+    let releasing_name = NameClass::releasing(&fresh().marker());
+    let rebooting = |seen| with_host(seen, |h| h.state = HostState::Rebooting);
+    let swapped = with_lease(releasing(1), |lease| {
+        (lease.wiped_at, lease.unwiped) = (Some(now()), false);
+    });
+    vec![
+        (
+            "failed three times: rebooted",
+            failed(3),
+            Some(Action::Reboot(server())),
+            Reason::Rebooting(3),
+        ),
+        ("the reboot is seen", rebooting(failed(3)), None, Reason::Rebooted),
+        (
+            "failed eight times: exchanged",
+            failed(8),
+            Some(rename(NAME, &releasing_name)),
+            Reason::Swapping(8),
+        ),
+        (
+            "under its releasing name, the owner that gave up is counted",
+            with_lease(releasing(0), |lease| {
+                (lease.releasing_at, lease.owners_failed) = (None, 1);
+            }),
+            Some(Action::NoteReleasing { server: server(), owners_failed: 2 }),
+            Reason::Swapping(0),
+        ),
+        (
+            "wiped, into the pool",
+            swapped.clone(),
+            Some(rename(&releasing_name, &NameClass::pool("pool-", &server()))),
+            Reason::Releasing,
+        ),
+        (
+            "wiped, but it failed three owners",
+            with_lease(swapped, |lease| lease.owners_failed = 3),
+            Some(rename(&releasing_name, &NameClass::quarantined(&server()))),
+            Reason::Quarantined("3 owners in a row could not bootstrap it".into()),
+        ),
+    ]
+}
+
+/// The host of a living Machine went away, or back.
+fn lost_rows() -> Vec<Row> {
+    let returned = Lease { releasing_at: Some(now()), ..ours() };
+    let gone = |lease| Bound::To { server: server(), lease, host: HostRead::Gone };
+    let why = "its bootstrap failed too often";
+    vec![
+        (
+            "gone before Cluster API was told of it",
+            Observed { bound: gone(ours()), ..fresh() },
+            Some(Action::ClearLease(server())),
+            Reason::HostReleased("its host does not exist any more"),
+        ),
+        (
+            "back in the pool, with our password",
+            with(bound("pool-1", returned.clone()), |s| s.credentials.password = true),
+            Some(Action::DeleteCredentials),
+            Reason::HostReleased(why),
+        ),
+        (
+            "back in the pool, with our provider ID",
+            with(bound("pool-1", returned.clone()), |s| {
+                s.object.provider_id = prepared().object.provider_id;
+            }),
+            Some(Action::SetProviderId(None)),
+            Reason::HostReleased(why),
+        ),
+        (
+            "back in the pool",
+            bound("pool-1", returned.clone()),
+            Some(Action::ClearLease(server())),
+            Reason::HostReleased(why),
+        ),
+        (
+            "set aside",
+            bound(&NameClass::quarantined(&server()), returned),
+            Some(Action::ClearLease(server())),
+            Reason::HostReleased(why),
+        ),
+    ]
+}
+
+/// LH16: what became of a Mac that was well.
+fn keep_rows() -> Vec<Row> {
+    let well = || with(bootstrapped(), |s| s.node = Some(node()));
+    let in_state = |state| with_host(well(), |h| h.state = state);
+    vec![
+        (
+            "scheduled for deletion by somebody",
+            with_host(well(), |h| h.retiring = true),
+            None,
+            Reason::HostRetiring,
+        ),
+        (
+            "locked by Scaleway",
+            in_state(HostState::Stuck("locked".into())),
+            None,
+            Reason::HostStuck("locked".into()),
+        ),
+        (
+            "reinstalled by somebody",
+            in_state(HostState::Reinstalling),
+            None,
+            Reason::HostChanging("reinstalling".into()),
+        ),
+        (
+            "in passing trouble: its Node says how it is",
+            in_state(HostState::Changing("busy".into())),
+            None,
+            Reason::Ready,
+        ),
+        (
+            "well again after owners that failed",
+            with_lease(well(), |lease| lease.owners_failed = 2),
+            Some(Action::NoteHealthy(server())),
+            Reason::Bootstrapped,
+        ),
+    ]
+}

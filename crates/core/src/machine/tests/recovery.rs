@@ -1,0 +1,230 @@
+//! Bootstraps that fail, and what is done about it.
+
+use super::*;
+
+#[test]
+fn a_failed_bootstrap_is_retried_when_its_time_has_come_and_not_a_second_before() {
+    // LH21: the next attempt's time is state; nothing brings it forward.
+    let limits = Limits::default();
+    let failed = with(prepared(), |seen| seen.bootstrap = Bootstrap::Failed("pf said no".into()));
+    let Some(Action::RecordBootstrap(told)) = decide(now(), &failed, &limits).action else {
+        panic!("the failure is not recorded");
+    };
+    assert_eq!(told.bootstrap_attempts, Some(1));
+    let after = with(prepared(), |seen| seen.object.status = (*told).clone());
+    let due = told.next_attempt_at.unwrap();
+    assert_eq!(due, now() + limits.retry);
+    let early = decide(due - Duration::from_secs(1), &after, &limits);
+    assert_eq!(early.action, None);
+    assert_eq!(early.reason.word(), "BootstrapFailed");
+    let on_time = effect_at(due, &after);
+    assert_eq!(on_time.action, Some(Action::StartBootstrap(server())));
+}
+
+#[test]
+fn a_bootstrap_that_ended_well_is_recorded_with_its_stamp() {
+    let seen = with(prepared(), |seen| {
+        seen.bootstrap = Bootstrap::Succeeded { stamp: "abc".into(), awaits_boot: None };
+        seen.object.status.bootstrap_attempts = Some(2);
+    });
+    let Some(Action::RecordBootstrap(told)) = decide(now(), &seen, &Limits::default()).action
+    else {
+        panic!("the success is not recorded");
+    };
+    assert_eq!(told.tart_kubelet_binary_sha.as_deref(), Some("abc"));
+    assert_eq!(told.bootstrap_attempts, None);
+    assert!(is_true(&told.conditions, "Bootstrapped"));
+}
+
+fn failed(times: i32) -> Observed {
+    with(prepared(), |seen| {
+        seen.object.status.bootstrap_attempts = Some(times);
+        seen.object.status.next_attempt_at = Some(now() + Duration::from_mins(4));
+    })
+}
+
+fn tiers(reboot_after: u32, max_attempts: u32) -> Limits {
+    let usual = Limits::default();
+    Limits { tiers: Tiers { reboot_after, max_attempts, ..usual.tiers }, ..usual }
+}
+
+/// What is done, once it was told.
+fn done(seen: &Observed, limits: &Limits) -> Option<Action> {
+    let told = status::status(now(), seen, &decide(now(), seen, limits));
+    decide(now(), &with(seen.clone(), |seen| seen.object.status = told), limits).action
+}
+
+#[test]
+fn a_reboot_that_failed_keeps_its_one_shot() {
+    // P20: `>=`, and only a reboot that was seen to run counts.
+    for failures in [3, 4, 7] {
+        let seen = failed(failures);
+        assert_eq!(effect(&seen).action, Some(Action::Reboot(server())), "{failures}");
+        assert_eq!(told(&seen).bootstrap_reboot_issued, None, "not used up by being tried");
+        let again = after_trouble(seen);
+        assert_eq!(effect(&again).action, Some(Action::Reboot(server())), "{failures}");
+    }
+    let rebooting = with_host(failed(3), |host| host.state = HostState::Rebooting);
+    let told = told(&rebooting);
+    assert_eq!(told.bootstrap_reboot_issued, Some(true));
+    let back = with(failed(3), |seen| seen.object.status = told);
+    assert_eq!(effect(&back).action, None, "S12: once, and then the next attempt is waited for");
+    let other = with_host(failed(3), |host| host.state = HostState::Changing("busy".into()));
+    assert_eq!(effect(&other).action, None, "LH22: busy is not rebooting");
+}
+
+#[test]
+fn a_tier_of_zero_is_off() {
+    assert_eq!(done(&failed(100), &tiers(0, 0)), None);
+    assert_eq!(done(&failed(100), &tiers(3, 0)), Some(Action::Reboot(server())));
+    assert!(matches!(done(&failed(100), &tiers(0, 8)), Some(Action::Rename { .. })));
+}
+
+#[test]
+fn a_release_that_failed_keeps_the_server_id() {
+    // P20, S2: until the host is wiped and back in the pool, it is told whose it is.
+    let worn_out = after_trouble(failed(8));
+    assert_eq!(told(&worn_out).server_id.as_deref(), Some(SERVER));
+    let unwiped = after_trouble(with(releasing(3), |seen| {
+        seen.object.status.server_id = Some(SERVER.into());
+    }));
+    assert_eq!(told(&unwiped).server_id.as_deref(), Some(SERVER));
+}
+
+#[test]
+fn everything_of_a_host_goes_with_it() {
+    // P20: a pin, a stamp or a failure of the old host must not meet the new one.
+    let returned = Lease { releasing_at: Some(now()), ..ours() };
+    let mut seen = bound("pool-1", returned);
+    seen.object.status = ScalewayAppleSiliconMachineStatus {
+        server_id: Some(SERVER.into()),
+        addresses: vec![applecart_api::machine::MachineAddress {
+            type_: "ExternalIP".into(),
+            address: "192.0.2.7".into(),
+        }],
+        tart_kubelet_binary_sha: Some("abc".into()),
+        tart_kubelet_update_attempts: Some(1),
+        bootstrap_attempts: Some(8),
+        bootstrap_reboot_issued: Some(true),
+        next_attempt_at: Some(now()),
+        failure_reason: Some("x".into()),
+        failure_message: Some("x".into()),
+        conditions: bootstrapped().object.status.conditions,
+        ..ScalewayAppleSiliconMachineStatus::default()
+    };
+    seen.object.provider_id = prepared().object.provider_id;
+    seen.credentials.password = true;
+    let cleared = told(&seen);
+    let expected = ScalewayAppleSiliconMachineStatus {
+        observed_generation: Some(1),
+        phase: Some("Pending".into()),
+        ready: Some(false),
+        since: cleared.since,
+        last_reason: cleared.last_reason.clone(),
+        conditions: cleared.conditions.clone(),
+        ..ScalewayAppleSiliconMachineStatus::default()
+    };
+    assert_eq!(cleared, expected);
+    assert!(cleared.conditions.iter().all(|condition| condition.type_ != "Bootstrapped"));
+    assert_eq!(effect(&seen).action, Some(Action::DeleteCredentials), "with the host-key pin");
+    seen.credentials.password = false;
+    assert_eq!(effect(&seen).action, Some(Action::SetProviderId(None)));
+    seen.object.provider_id = None;
+    assert_eq!(effect(&seen).action, Some(Action::ClearLease(server())));
+}
+
+#[test]
+fn a_host_is_exchanged_only_before_cluster_api_was_told_of_it() {
+    let provisioned = with(failed(8), |seen| {
+        seen.object.status.initialization =
+            Some(applecart_api::machine::Initialization { provisioned: Some(true) });
+        seen.object.status.bootstrap_reboot_issued = Some(true);
+    });
+    assert_eq!(effect(&provisioned).action, None);
+    // A move drops the status; the Machine's own provider ID stays.
+    let moved = with(failed(8), |seen| {
+        seen.object.machine_is_bound = true;
+        seen.object.status.bootstrap_reboot_issued = Some(true);
+    });
+    assert_eq!(effect(&moved).action, None);
+}
+
+#[test]
+fn a_host_with_a_job_is_not_exchanged_under_it() {
+    // LH24: an agent may be up although its bootstrap never ends well.
+    let seen = with(failed(8), |seen| {
+        seen.node = Some(Node { cordoned: true, ..node() });
+        seen.guests = vec![Guest { busy: true, ..guest("job") }];
+    });
+    assert_eq!(effect(&seen).reason, Reason::WaitingForJob("runners/job".into()));
+}
+
+#[test]
+fn a_host_that_is_locked_before_its_first_bootstrap_is_exchanged_after_a_while() {
+    // V5
+    let locked = with_host(prepared(), |host| host.state = HostState::Stuck("locked".into()));
+    let told = told(&locked);
+    let locked = with(locked, |seen| seen.object.status = told);
+    assert_eq!(effect_at(now() + Duration::from_mins(29), &locked).action, None);
+    let late = effect_at(now() + Duration::from_mins(30), &locked).action;
+    assert!(matches!(late, Some(Action::Rename { .. })), "{late:?}");
+}
+
+#[test]
+fn a_host_that_fails_at_once_is_rebooted_once_and_exchanged_once_at_their_times() {
+    // LH21: 30 reboots and 27 wipes in 20 seconds, on the system before us.
+    let limits = Limits::default();
+    let mut seen = prepared();
+    let mut clock = now();
+    let (mut attempts, mut reboots) = (vec![], vec![]);
+    let minutes = |at: Timestamp| at.duration_since(now()).as_secs() / 60;
+    let exchanged = loop {
+        let decision = decide(clock, &seen, &limits);
+        let (bootstrap, state) = match (&decision.action, decision.wake) {
+            (Some(Action::WriteStatus(told) | Action::RecordBootstrap(told)), _) => {
+                seen.object.status = (**told).clone();
+                (Bootstrap::None, HostState::Ready)
+            }
+            (Some(Action::StartBootstrap(_)), _) => {
+                attempts.push(minutes(clock));
+                (Bootstrap::Failed("at once".into()), HostState::Ready)
+            }
+            (Some(Action::Reboot(_)), _) => {
+                reboots.push(minutes(clock));
+                (Bootstrap::None, HostState::Rebooting)
+            }
+            (Some(Action::Rename { .. }), _) => break minutes(clock),
+            (None, Some(_)) => {
+                // Events wake it every second: nothing comes of that.
+                clock += Duration::from_secs(1);
+                (Bootstrap::None, HostState::Ready)
+            }
+            other => panic!("{other:?}"),
+        };
+        seen.bootstrap = bootstrap;
+        let recorded = decision.reason == Reason::Rebooted;
+        let told = matches!(decision.action, Some(Action::WriteStatus(_)));
+        // A told reboot is still to be seen; a recorded one is over.
+        seen = with_host(seen, |host| {
+            if host.state != HostState::Rebooting || (recorded && told) {
+                host.state = state;
+            }
+        });
+    };
+    assert_eq!(attempts, [0, 1, 3, 7, 15, 25, 35, 45]);
+    assert_eq!(reboots, [3]);
+    assert_eq!(exchanged, 45);
+}
+
+#[test]
+fn a_machine_prefers_hosts_that_failed_nobody() {
+    let mut seen = candidate(|_| {}, Lease { owners_failed: 1, ..Lease::free() });
+    let Bound::Unbound(Candidates::Listed(listed)) = &mut seen.bound else { panic!("a list") };
+    let id: applecart_api::ids::ServerId = "6fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e".parse().unwrap();
+    let mut good = listed[0].clone();
+    good.lease.owners_failed = 0;
+    good.host.id = id.clone();
+    listed.push(good);
+    let taken = effect(&seen).action;
+    assert!(matches!(taken, Some(Action::TakeLease { server, .. }) if server == id));
+}

@@ -1,0 +1,421 @@
+//! From a deleted Machine to nothing.
+
+use super::*;
+
+pub fn all() -> Vec<Row> {
+    [release_rows(), wipe_rows(), unwipeable_rows(), terminate_rows(), strange_release_rows()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn release_rows() -> Vec<Row> {
+    let releasing = NameClass::releasing(&fresh().marker());
+    let on_node = |guests: Vec<Guest>, cordoned| {
+        with(deleting(bootstrapped()), |s| {
+            s.node = Some(Node { cordoned, ..node() });
+            s.guests = guests;
+        })
+    };
+    let busy = Guest { busy: true, ..guest("job") };
+    let idle = guest("idle");
+    vec![
+        (
+            "being deleted, node up",
+            on_node(vec![], false),
+            Some(Action::Cordon { uid: "node-1".into() }),
+            Reason::Emptying,
+        ),
+        (
+            "idle Pod",
+            on_node(vec![idle.clone()], true),
+            Some(delete_action(&idle, false)),
+            Reason::Emptying,
+        ),
+        (
+            "idle Pod leaves",
+            on_node(vec![Guest { deleting: true, ..idle }], true),
+            None,
+            Reason::Emptying,
+        ),
+        (
+            "a job runs",
+            on_node(vec![busy.clone()], true),
+            None,
+            Reason::WaitingForJob("runners/job".into()),
+        ),
+        (
+            "a job runs, but its Node is dead",
+            with(on_node(vec![busy.clone()], true), |s| s.node = Some(silent(300))),
+            Some(rename(NAME, &releasing)),
+            Reason::Releasing,
+        ),
+        (
+            "a job runs, and its agent is silent for a moment",
+            with(on_node(vec![busy], true), |s| s.node = Some(silent(299))),
+            None,
+            Reason::WaitingForJob("runners/job".into()),
+        ),
+        ("empty", on_node(vec![], true), Some(rename(NAME, &releasing)), Reason::Releasing),
+        (
+            "bootstrap runs",
+            with(deleting(prepared()), |s| {
+                s.bootstrap = Bootstrap::Running { step: None, since: now() }
+            }),
+            Some(Action::StopBootstrap),
+            Reason::Releasing,
+        ),
+    ]
+}
+
+fn wipe_rows() -> Vec<Row> {
+    let releasing_name = NameClass::releasing(&fresh().marker());
+    let released = |lease: Lease| deleting(bound(&releasing_name, lease));
+    let marked = Lease { releasing_at: Some(now()), ..ours() };
+    let wiped = Lease { wiped_at: Some(now()), ..marked.clone() };
+    let in_pool = NameClass::pool("pool-", &server());
+    let in_state = |state| with_host(released(marked.clone()), |h| h.state = state);
+    // A Node has a provider ID, and so has its owner.
+    let with_node = |seen| {
+        with(seen, |s: &mut Observed| {
+            s.object.provider_id = prepared().object.provider_id;
+            s.node = Some(node());
+        })
+    };
+    vec![
+        (
+            "renamed",
+            released(ours()),
+            Some(Action::NoteReleasing { server: server(), owners_failed: 0 }),
+            Reason::Releasing,
+        ),
+        (
+            "marked",
+            released(marked.clone()),
+            Some(Action::RequestWipe { server: server(), image: None }),
+            Reason::Wiping,
+        ),
+        (
+            "wipe seen",
+            in_state(HostState::Reinstalling),
+            Some(Action::NoteWiped(server())),
+            Reason::Wiping,
+        ),
+        (
+            "rebooting is not wiping",
+            in_state(HostState::Rebooting),
+            None,
+            Reason::HostChanging("rebooting".into()),
+        ),
+        (
+            "locked",
+            in_state(HostState::Stuck("locked".into())),
+            None,
+            Reason::CannotWipe("locked".into()),
+        ),
+        (
+            "wiped",
+            released(wiped.clone()),
+            Some(rename(&releasing_name, &in_pool)),
+            Reason::Releasing,
+        ),
+        (
+            "wiped, Node left",
+            with_node(released(wiped.clone())),
+            Some(Action::DeleteNode { uid: "node-1".into() }),
+            Reason::CleaningUp,
+        ),
+        (
+            "wiped, and a namesake's Node (LH14)",
+            with(released(wiped.clone()), |s| s.node = Some(node())),
+            Some(rename(&releasing_name, &in_pool)),
+            Reason::Releasing,
+        ),
+        (
+            "wiped, identity left",
+            with(released(wiped.clone()), |s| s.identity = Identity::ALL.to_vec()),
+            Some(Action::DeleteIdentity(Identity::Token)),
+            Reason::CleaningUp,
+        ),
+        (
+            "wiped, password left",
+            with(released(wiped.clone()), |s| s.credentials.password = true),
+            Some(Action::DeleteCredentials),
+            Reason::CleaningUp,
+        ),
+        (
+            "in the pool",
+            deleting(bound(&in_pool, wiped)),
+            Some(Action::ClearLease(server())),
+            Reason::Releasing,
+        ),
+        (
+            "in the pool, unleased",
+            deleting(bound(&in_pool, Lease::free())),
+            Some(Action::RemoveFinalizer),
+            Reason::Released,
+        ),
+    ]
+}
+
+/// Hosts that cannot be wiped, or renamed.
+fn unwipeable_rows() -> Vec<Row> {
+    let releasing_name = NameClass::releasing(&fresh().marker());
+    let aside = NameClass::quarantined(&server());
+    let locked = |minutes| {
+        with_host(deleting(releasing(minutes)), |h| h.state = HostState::Stuck("locked".into()))
+    };
+    let wiped = with_lease(deleting(releasing(5)), |lease| {
+        (lease.wiped_at, lease.unwiped) = (Some(minutes_ago(2)), false);
+    });
+    let let_go = |seen| with_lease(seen, |lease| lease.holder = LeaseHolder::Nobody);
+    vec![
+        (
+            "locked for half an hour",
+            locked(30),
+            Some(rename(&releasing_name, &aside)),
+            Reason::Quarantined("it is locked".into()),
+        ),
+        (
+            "refusing wipes for half an hour",
+            after_trouble(deleting(releasing(30))),
+            Some(rename(&releasing_name, &aside)),
+            Reason::Quarantined("could not do it".into()),
+        ),
+        (
+            "locked, and not to be renamed either",
+            after(Action::RENAME, locked(31)),
+            Some(Action::NoteQuarantined(server())),
+            Reason::Quarantined("it is locked".into()),
+        ),
+        (
+            "locked, and not tried to rename yet",
+            after_trouble(locked(60)),
+            Some(rename(&releasing_name, &aside)),
+            Reason::Quarantined("it is locked".into()),
+        ),
+        (
+            "set aside by its Lease alone",
+            with_lease(locked(31), |lease| lease.quarantined = true),
+            Some(Action::ClearLease(server())),
+            Reason::Releasing,
+        ),
+        (
+            "set aside by its Lease alone, given up",
+            with_lease(let_go(locked(31)), |lease| lease.quarantined = true),
+            Some(Action::RemoveFinalizer),
+            Reason::Quarantined("it could not be renamed".into()),
+        ),
+        (
+            "set aside",
+            deleting(bound(&aside, ours())),
+            Some(Action::ClearLease(server())),
+            Reason::Releasing,
+        ),
+        (
+            "set aside, given up",
+            deleting(bound(&aside, Lease::free())),
+            Some(Action::RemoveFinalizer),
+            Reason::Quarantined("see its Lease".into()),
+        ),
+        (
+            "being wiped, and not to be renamed meanwhile",
+            after(Action::RENAME, wiped.clone()),
+            Some(Action::ClearLease(server())),
+            Reason::LeftToSweep,
+        ),
+        (
+            "being wiped, given up",
+            let_go(wiped),
+            Some(Action::RemoveFinalizer),
+            Reason::LeftToSweep,
+        ),
+    ]
+}
+
+/// Hosts that go for good.
+fn terminate_rows() -> Vec<Row> {
+    let doomed = |lease| with(deleting(bound(NAME, lease)), |s| s.object.terminate = true);
+    let asked = |minutes| Lease { delete_requested_at: Some(minutes_ago(minutes)), ..ours() };
+    let releasing_name = NameClass::releasing(&fresh().marker());
+    let scheduled = |name: &str, lease| {
+        let doomed = with(deleting(bound(name, lease)), |s| s.object.terminate = true);
+        with_host(doomed, |h| h.retiring = true)
+    };
+    let wiped =
+        Lease { releasing_at: Some(now()), wiped_at: Some(now()), unwiped: false, ..asked(1) };
+    let too_early =
+        Trouble { tried: "try", message: "412".into(), retry_at: now(), too_early: true };
+    vec![
+        ("to be deleted", doomed(ours()), Some(Action::NoteDelete(server())), Reason::Terminating),
+        (
+            "to be deleted, with a job on it",
+            with(doomed(ours()), |s| {
+                s.object.provider_id = prepared().object.provider_id;
+                s.node = Some(Node { cordoned: true, ..node() });
+                s.guests = vec![Guest { busy: true, ..guest("job") }];
+            }),
+            None,
+            Reason::WaitingForJob("runners/job".into()),
+        ),
+        (
+            "to be deleted, noted",
+            doomed(asked(0)),
+            Some(Action::DeleteServer(server())),
+            Reason::Terminating,
+        ),
+        (
+            "to be deleted, and no pool is needed for that",
+            with(doomed(asked(0)), |s| s.object.pool_prefix = None),
+            Some(Action::DeleteServer(server())),
+            Reason::Terminating,
+        ),
+        (
+            "inside the licensing floor (P15)",
+            with(doomed(asked(0)), |s| s.trouble = Some(too_early)),
+            Some(Action::ScheduleDeletion(server())),
+            Reason::Terminating,
+        ),
+        (
+            "scheduled: wiped like any other",
+            scheduled(NAME, asked(1)),
+            Some(rename(NAME, &releasing_name)),
+            Reason::DeletionScheduled,
+        ),
+        (
+            "scheduled, under its releasing name",
+            scheduled(&releasing_name, Lease { releasing_at: Some(now()), ..asked(1) }),
+            Some(Action::RequestWipe { server: server(), image: None }),
+            Reason::Wiping,
+        ),
+        (
+            "scheduled and wiped",
+            scheduled(&releasing_name, wiped.clone()),
+            Some(Action::ClearLease(server())),
+            Reason::DeletionScheduled,
+        ),
+        (
+            "scheduled and wiped, Lease given up",
+            scheduled(&releasing_name, Lease { holder: LeaseHolder::Nobody, ..wiped }),
+            Some(Action::RemoveFinalizer),
+            Reason::DeletionScheduled,
+        ),
+        (
+            "not to be deleted for half an hour",
+            after_trouble(doomed(asked(30))),
+            Some(rename(NAME, &NameClass::quarantined(&server()))),
+            Reason::Quarantined("could not do it".into()),
+        ),
+        (
+            "ordered for it",
+            with(deleting(bound(NAME, asked(0))), |s| {
+                s.object.ordered = Some(Ordered { at: minutes_ago(60), unsent: false });
+            }),
+            Some(Action::DeleteServer(server())),
+            Reason::Terminating,
+        ),
+        (
+            "ordered a moment ago, and not seen yet",
+            with(deleting(fresh()), |s| {
+                s.object.ordered = Some(Ordered { at: minutes_ago(9), unsent: false });
+            }),
+            None,
+            Reason::Ordering,
+        ),
+    ]
+}
+
+fn strange_release_rows() -> Vec<Row> {
+    let skipped = |why: &str| Reason::ReleaseSkipped(why.into());
+    let other = Lease { holder: LeaseHolder::Other("b".into()), ..ours() };
+    let gone = Bound::To { server: server(), lease: ours(), host: HostRead::Gone };
+    let namesake =
+        Lease { holder: LeaseHolder::Other("there/fleet-x7k2p/1".into()), ..Lease::free() };
+    vec![
+        (
+            "claim lost before the status was written (LH2)",
+            deleting(bound(NAME, Lease::free())),
+            Some(Action::TakeLease { server: server(), version: None, used: true }),
+            Reason::Releasing,
+        ),
+        ("never had a host", deleting(fresh()), Some(Action::RemoveFinalizer), Reason::Released),
+        (
+            "another holds it",
+            deleting(bound(NAME, other)),
+            Some(Action::RemoveFinalizer),
+            skipped("it is held by b"),
+        ),
+        (
+            "renamed by hand",
+            deleting(bound("mine", ours())),
+            Some(Action::ClearLease(server())),
+            skipped("it is called \"mine\""),
+        ),
+        (
+            "renamed by hand, Lease given up",
+            deleting(bound("mine", Lease::free())),
+            Some(Action::RemoveFinalizer),
+            skipped("it is called \"mine\""),
+        ),
+        (
+            "no prefix at all",
+            with(deleting(bound(NAME, ours())), |s| s.object.pool_prefix = None),
+            Some(Action::ClearLease(server())),
+            skipped("no pool: set spec.adoptPoolPrefix or --default-adopt-pool-prefix"),
+        ),
+        (
+            "no prefix at all, Lease given up",
+            with(deleting(bound(NAME, Lease::free())), |s| s.object.pool_prefix = None),
+            Some(Action::RemoveFinalizer),
+            skipped("no pool: set spec.adoptPoolPrefix or --default-adopt-pool-prefix"),
+        ),
+        (
+            "renamed by hand, with a job on it: the job is not ours to end",
+            with(deleting(bound("mine", Lease::free())), |s| {
+                s.node = Some(node());
+                s.guests = vec![Guest { busy: true, ..guest("job") }];
+            }),
+            Some(Action::RemoveFinalizer),
+            skipped("it is called \"mine\""),
+        ),
+        (
+            "gone",
+            deleting(Observed { bound: gone, ..fresh() }),
+            Some(Action::RemoveFinalizer),
+            Reason::HostGone,
+        ),
+        (
+            "moved",
+            with(deleting(prepared()), |s| s.object.deleted_for_move = true),
+            Some(Action::RemoveFinalizer),
+            Reason::Moved,
+        ),
+        (
+            "detached",
+            with(deleting(fresh()), |s| s.object.paused = Some(Pause::Annotation)),
+            Some(Action::RemoveFinalizer),
+            Reason::Detached,
+        ),
+        (
+            "held by a namesake of another namespace: what carries the name is its (LH14)",
+            with(deleting(bound(NAME, namesake)), |s| {
+                s.identity = Identity::ALL.to_vec();
+                s.credentials.password = true;
+            }),
+            Some(Action::RemoveFinalizer),
+            skipped("it is held by there/fleet-x7k2p/1"),
+        ),
+        (
+            "two hosts carry its name (P1)",
+            deleting(Observed { bound: Bound::Several(vec![server(), server()]), ..fresh() }),
+            Some(Action::RemoveFinalizer),
+            skipped(&format!("hosts {SERVER} and {SERVER} all carry its name")),
+        ),
+        (
+            "host unread",
+            deleting(Observed { bound: Bound::NotRead(None), ..fresh() }),
+            None,
+            Reason::CannotRead("its host".into()),
+        ),
+    ]
+}

@@ -1,0 +1,177 @@
+//! Which host an object has, and what Scaleway says of it. Reads only.
+
+use applecart_api::ids::{ServerId, Zone};
+use applecart_api::keys::lease as key;
+use applecart_api::name_class::NameClass;
+use applecart_core::machine::{
+    Bound, Candidate, Candidates, Host, HostRead, HostState, Lease, LeaseHolder, Observed,
+};
+use applecart_scaleway::{ErrorKind, Server, ServerStatus};
+use k8s_openapi::api::coordination::v1::Lease as StoredLease;
+use kube::Api;
+use kube::api::ListParams;
+
+use super::{Turn, chain};
+use crate::calls::{self, ReadError};
+use crate::provider::zones::{Absence, Age, Snapshot};
+use crate::provider::{Context, leases};
+
+/// Finds the object's host: by Lease, then status, then provider ID, then name (LH2).
+pub async fn bind(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
+    if let Some((server, lease)) = held_lease(context, turn).await? {
+        return read_bound(context, turn, server, lease).await;
+    }
+    let object = &turn.seen.object;
+    let stored = object.status.server_id.as_deref().filter(|id| !id.is_empty());
+    // A status that cannot be read is one that was lost: the host is found by other ways.
+    let stored = stored.and_then(|id| id.parse::<ServerId>().ok());
+    let known = stored.or_else(|| object.provider_id.as_ref().map(|id| id.server.clone()));
+    if let Some(server) = known {
+        let (all, name) = (all_leases(context), key::name(&server));
+        let lease = calls::read("the host's Lease", all.get_opt(&name)).await?;
+        let uid = &turn.seen.object.uid;
+        let lease = lease.map_or_else(Lease::free, |lease| leases::read(&lease, Some(uid)));
+        return read_bound(context, turn, server, lease).await;
+    }
+    // An order is sent only if a list that was begun after it was noted does not show it.
+    let ordering = object.ordered.is_some_and(|order| order.unsent);
+    let age = if ordering { Age::New } else { Age::Fresh };
+    turn.read_at = ordering.then(|| context.clock.now());
+    let candidates = match list(context, &turn.zone, age).await {
+        Ok(snapshot) => snapshot.candidates(),
+        Err(why) => {
+            turn.seen.bound = Bound::Unbound(Candidates::Failed(why));
+            return Ok(());
+        }
+    };
+    let ours = named_ours(&turn.seen, &candidates);
+    if let [Candidate { host, lease }] = ours[..] {
+        let (server, lease) = (host.id.clone(), lease.clone());
+        return read_bound(context, turn, server, lease).await;
+    }
+    turn.seen.bound = if ours.is_empty() {
+        Bound::Unbound(Candidates::Listed(candidates))
+    } else {
+        Bound::Several(ours.iter().map(|candidate| candidate.host.id.clone()).collect())
+    };
+    Ok(())
+}
+
+fn all_leases(context: &Context) -> Api<StoredLease> {
+    Api::namespaced(context.client.clone(), &context.settings.namespace)
+}
+
+/// The Lease that the object holds; its status decides between two.
+pub async fn held_lease(
+    context: &Context,
+    turn: &Turn,
+) -> Result<Option<(ServerId, Lease)>, ReadError> {
+    let uid = &turn.seen.object.uid;
+    let ours = ListParams::default().labels(&format!("{}={uid}", key::HOLDER));
+    let held = calls::read("Leases held", all_leases(context).list(&ours)).await?;
+    let mut held: Vec<(ServerId, Lease)> = held
+        .items
+        .iter()
+        .filter_map(|l| Some((leases::server(l)?, leases::read(l, Some(uid)))))
+        .filter(|(_, lease)| lease.holder == LeaseHolder::Us)
+        .collect();
+    let preferred = turn.seen.object.status.server_id.as_deref();
+    held.sort_by_key(|(server, _)| Some(server.as_str()) != preferred);
+    Ok(held.into_iter().next())
+}
+
+/// Hosts that carry our name or our marker, whatever became of their Lease.
+fn named_ours<'a>(seen: &Observed, candidates: &'a [Candidate]) -> Vec<&'a Candidate> {
+    let marker = seen.marker();
+    let names =
+        [seen.object.name.clone(), NameClass::claiming(&marker), NameClass::releasing(&marker)];
+    candidates.iter().filter(|candidate| names.contains(&candidate.host.name)).collect()
+}
+
+async fn list(context: &Context, zone: &Zone, age: Age) -> Result<Snapshot, String> {
+    let whole = async {
+        let servers = context.scaleway.list_servers(zone).await.map_err(|e| said(&e))?;
+        let every = ListParams::default().labels(key::HOST);
+        let stored = calls::read("the hosts' Leases", all_leases(context).list(&every)).await;
+        let stored = stored.map_err(|e| chain(&e))?;
+        let mut hosts: Vec<Host> = servers.iter().map(host).collect();
+        hosts.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok::<_, String>(Snapshot::new(hosts, leases::by_server(&stored.items)))
+    };
+    context.zones.get(zone, age, whole).await
+}
+
+/// What Scaleway said, in words that are the same each time: a status that carries a request's id
+/// or a time would be written anew for each of them, and each write would wake us (LH25).
+pub fn said(error: &applecart_scaleway::Error) -> String {
+    tracing::warn!(error = chain(error), "Scaleway");
+    match error.status {
+        Some(status) => format!("{}: HTTP {}", error.operation, status.as_u16()),
+        None => format!("{}: {}", error.operation, error.kind.label()),
+    }
+}
+
+async fn read_bound(
+    context: &Context,
+    turn: &mut Turn,
+    server: ServerId,
+    lease: Lease,
+) -> Result<(), ReadError> {
+    let living = turn.seen.object.deleting_since.is_none();
+    let running = context.bootstraps.host(&turn.seen.object.uid).filter(|host| host.id == server);
+    if let Some(host) = running.filter(|_| living) {
+        turn.seen.bound = Bound::To { server, lease, host: HostRead::Seen(host) };
+        return Ok(());
+    }
+    // Before the call: what it tells is at least as new.
+    turn.read_at = Some(context.clock.now());
+    let host = match context.scaleway.server(&turn.zone, &server).await {
+        Ok(read) => {
+            context.zones.is_there(&server).await;
+            let user = read.ssh_username.clone().unwrap_or_else(|| "m1".to_owned());
+            turn.login = read.password.clone().map(|password| (user, password));
+            HostRead::Seen(host(&read))
+        }
+        Err(error) if error.kind == ErrorKind::NotFound => HostRead::Gone,
+        Err(error) if error.kind == ErrorKind::Permission => {
+            absent(context, &turn.zone, &server, said(&error)).await
+        }
+        Err(error) => HostRead::Failed(said(&error)),
+    };
+    turn.seen.bound = Bound::To { server, lease, host };
+    Ok(())
+}
+
+/// A deleted host answers 403, and so does a key without rights: gone means also absent from two
+/// complete lists, taken at different times (S10).
+async fn absent(context: &Context, zone: &Zone, server: &ServerId, said: String) -> HostRead {
+    let apart = context.settings.limits.look;
+    match list(context, zone, Age::Fresh).await {
+        Err(why) => HostRead::Failed(why),
+        Ok(snapshot) => match context.zones.look_for(server, &snapshot, apart).await {
+            Absence::Listed => HostRead::Failed(said),
+            Absence::Once => HostRead::Failed(format!("{said}; one list does not show it either")),
+            Absence::Twice => HostRead::Gone,
+        },
+    }
+}
+
+fn host(server: &Server) -> Host {
+    Host {
+        id: server.id.clone(),
+        name: server.name.clone(),
+        state: match &server.status {
+            ServerStatus::Ready => HostState::Ready,
+            ServerStatus::Reinstalling => HostState::Reinstalling,
+            ServerStatus::Rebooting => HostState::Rebooting,
+            status if status.is_transient() => HostState::Changing(status.to_string()),
+            status => HostState::Stuck(status.to_string()),
+        },
+        delivered: server.delivered,
+        retiring: server.deletion_scheduled,
+        server_type: server.server_type.clone(),
+        os: server.os.as_ref().map(|os| (os.name.clone(), os.family.clone())),
+        address: server.ip.map(|ip| ip.to_string()),
+        has_password: server.password.is_some(),
+    }
+}

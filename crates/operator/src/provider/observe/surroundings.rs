@@ -1,0 +1,169 @@
+//! What stands around a host in Kubernetes, and what it can be installed with. Reads only.
+
+use std::collections::BTreeMap;
+
+use applecart_api::condition::is_true;
+use applecart_api::keys::{finalizer, label, owned};
+use applecart_core::machine::{
+    Bootstrap, Bound, Credentials, Guest, HostRead, HostState, Identity, Image, Images, Node,
+    Observed, Release, is_due,
+};
+use applecart_scaleway::{Os, SEALED};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node as StoredNode, NodeCondition, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+
+use super::binding::said;
+use super::{Turn, fleet};
+use crate::calls::{self, ReadError};
+use crate::provider::Context;
+
+/// The Node, its Pods, the identity and the Secrets, as far as this stage looks at them.
+pub async fn read(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
+    turn.seen.images = images(context, turn).await;
+    let object = &turn.seen.object;
+    let parting = object.deleting_since.is_some() || is_parting(&turn.seen);
+    let claimed = matches!(
+        &turn.seen.bound,
+        Bound::To { host: HostRead::Seen(host), .. } if host.name == object.name
+    );
+    if !parting && !claimed {
+        return Ok(());
+    }
+    let name = object.name.clone();
+    let settled = is_true(&object.status.conditions, "Bootstrapped");
+    let working = turn.seen.bootstrap != Bootstrap::None;
+    turn.seen.node = node(context, &name).await?;
+    if parting || (!settled && !working && turn.seen.node.is_some()) {
+        turn.seen.guests = guests(context, &name).await?;
+    }
+    let due = is_due(context.clock.now(), &turn.seen, &context.settings.limits);
+    if parting || (!working && (!settled || due)) {
+        secrets(context, turn).await?;
+    }
+    Ok(())
+}
+
+/// Whether a living object's host is leaving it, or has left.
+fn is_parting(seen: &Observed) -> bool {
+    match &seen.bound {
+        Bound::To { host: HostRead::Gone, .. } => true,
+        Bound::To { lease, .. } => lease.releasing_at.is_some(),
+        Bound::Unbound(_) | Bound::Several(_) | Bound::NotRead(_) => false,
+    }
+}
+
+/// What a host can be installed with, if that is what comes next.
+async fn images(context: &Context, turn: &Turn) -> Images {
+    let seen = &turn.seen;
+    let server_type = match &seen.bound {
+        Bound::To { host: HostRead::Seen(host), .. }
+            if seen.release_of(host) == Release::Marked && host.state == HostState::Ready =>
+        {
+            &host.server_type
+        }
+        Bound::Unbound(_) if seen.object.ordered.is_some_and(|order| order.unsent) => {
+            &seen.object.server_type
+        }
+        Bound::To { .. } | Bound::Unbound(_) | Bound::Several(_) | Bound::NotRead(_) => {
+            return Images::NotRead;
+        }
+    };
+    let image = |os: &Os| Image {
+        id: os.id.to_string(),
+        name: os.name.clone(),
+        family: os.family.clone(),
+        version: os.version.clone(),
+        beta: os.is_beta,
+    };
+    match context.scaleway.list_os(&turn.zone, Some(server_type)).await {
+        Ok(list) => Images::Listed(list.iter().map(image).collect()),
+        Err(error) => Images::Failed(said(&error)),
+    }
+}
+
+async fn node(context: &Context, name: &str) -> Result<Option<Node>, ReadError> {
+    let nodes: Api<StoredNode> = Api::all(context.client.clone());
+    let Some(node) = calls::read("its Node", nodes.get_opt(name)).await? else { return Ok(None) };
+    Ok(Some(Node {
+        uid: node.uid().unwrap_or_default(),
+        provider_id: node.spec.as_ref().and_then(|spec| spec.provider_id.clone()),
+        cordoned: node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true)),
+        ready: is_node_ready(&node),
+        silent_since: silent_since(&node),
+    }))
+}
+
+/// Since when a Node's agent has not said that it is well.
+fn silent_since(node: &StoredNode) -> Option<Timestamp> {
+    let ready = ready_condition(node)?;
+    ready.last_transition_time.as_ref().filter(|_| ready.status != "True").map(|time| time.0)
+}
+
+fn ready_condition(node: &StoredNode) -> Option<&NodeCondition> {
+    let conditions = node.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|condition| condition.type_ == "Ready")
+}
+
+/// Whether a Node's agent says that it is well.
+pub fn is_node_ready(node: &StoredNode) -> bool {
+    ready_condition(node).is_some_and(|ready| ready.status == "True")
+}
+
+async fn guests(context: &Context, node: &str) -> Result<Vec<Guest>, ReadError> {
+    let pods: Api<Pod> = Api::all(context.client.clone());
+    let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
+    let pods = calls::read("the Node's Pods", pods.list(&here)).await?;
+    Ok(pods.items.iter().map(guest).collect())
+}
+
+fn guest(pod: &Pod) -> Guest {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let ended = matches!(phase, Some("Succeeded" | "Failed"));
+    let claimed = pod.labels().get(label::RUNNER_POOL_OWNER).is_some_and(|owner| !owner.is_empty());
+    let deleting = pod.metadata.deletion_timestamp.is_some();
+    Guest {
+        namespace: pod.namespace().unwrap_or_default(),
+        name: pod.name_any(),
+        uid: pod.uid().unwrap_or_default(),
+        version: pod.resource_version().unwrap_or_default(),
+        busy: claimed && !ended,
+        deleting,
+        forced: deleting && pod.metadata.deletion_grace_period_seconds.unwrap_or(0) == 0,
+        agent_finalizer: pod.finalizers().iter().any(|f| f == finalizer::POD_VM),
+    }
+}
+
+async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
+    let namespace = &context.settings.namespace;
+    let all: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
+    let accounts: Api<ServiceAccount> = Api::namespaced(context.client.clone(), namespace);
+    let bindings: Api<ClusterRoleBinding> = Api::all(context.client.clone());
+    let name = turn.seen.object.name.clone();
+    let agent = owned::agent(&name);
+    let token = calls::read("its token", all.get_opt(&owned::agent_token(&name))).await?;
+    let account = calls::read("its ServiceAccount", accounts.get_opt(&agent)).await?;
+    let binding = calls::read("its ClusterRoleBinding", bindings.get_opt(&agent)).await?;
+    let present = BTreeMap::from([
+        (Identity::ServiceAccount, account.is_some()),
+        (Identity::Binding, binding.is_some()),
+        (Identity::Token, token.is_some()),
+    ]);
+    turn.seen.identity = present.into_iter().filter_map(|(part, is)| is.then_some(part)).collect();
+    let stored = calls::read("its password", all.get_opt(&owned::credentials(&name))).await?;
+    turn.seen.credentials = Credentials {
+        fleet_key: context.fleet_keys.of(&fleet(&turn.object)),
+        password: stored.is_some_and(|secret| has(&secret, owned::PASSWORD)),
+        token: token.is_some_and(|secret| has(&secret, "token")),
+    };
+    Ok(())
+}
+
+/// Whether a Secret has a value under `name`: empty is the same as absent, and so is the marker
+/// that older versions stored for a password that they were not told (P19).
+fn has(secret: &Secret, name: &str) -> bool {
+    let value = secret.data.as_ref().and_then(|data| data.get(name));
+    value.is_some_and(|value| !value.0.is_empty() && value.0 != SEALED.as_bytes())
+}
