@@ -47,6 +47,12 @@ impl Cargo {
         cargo
     }
 
+    /// The sweep of `test`: from what the tests were built of, because a build for release takes
+    /// longer than a slower sweep.
+    pub fn short_sweep() -> Self {
+        Self::new(["run", "--package", SWEEP_PACKAGE, "--", "sweep"])
+    }
+
     /// With a variable in its environment.
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.0.env(name, value);

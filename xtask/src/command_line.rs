@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::cargo::{self, Cargo};
+use crate::soak::Soak;
 use crate::stage::{self, CHECK, Stage, TEST};
 use crate::{e2e, generated, terminal};
 
@@ -53,9 +54,8 @@ enum Verb {
     /// (try --help)
     #[command(disable_help_flag = true)]
     Bench(PassedOn),
-    /// Sweep random seeds for a long time, never in CI; arguments go to the sweep's binary
-    #[command(disable_help_flag = true)]
-    Soak(PassedOn),
+    /// The long run, never in CI: a demo with chaos and its memory, then sweeps of many seeds
+    Soak(Soak),
 }
 
 #[derive(clap::Args)]
@@ -80,7 +80,7 @@ pub fn run() -> Result<ExitCode> {
             Cargo::bench_macs(&rest.arguments[1..]).status().map(code)
         }
         Verb::Bench(rest) => pass_on("bench", rest),
-        Verb::Soak(rest) => pass_on("soak", rest),
+        Verb::Soak(soak) => soak.run(),
     }
 }
 
@@ -155,10 +155,9 @@ mod tests {
 
     #[test]
     fn whatever_follows_a_verb_with_its_own_program_is_passed_on_even_help() {
-        for verb in ["e2e", "sweep", "bench", "soak"] {
+        for verb in ["e2e", "sweep", "bench"] {
             let line = format!("xtask {verb} --help --seed 7 x");
-            let (Verb::E2e(rest) | Verb::Sweep(rest) | Verb::Bench(rest) | Verb::Soak(rest)) =
-                parse(&line).unwrap()
+            let (Verb::E2e(rest) | Verb::Sweep(rest) | Verb::Bench(rest)) = parse(&line).unwrap()
             else {
                 panic!("{verb} is another verb");
             };

@@ -39,7 +39,7 @@ fn runner() -> Result<PathBuf> {
 }
 
 /// Where cargo put a program, by its messages.
-fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+pub fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     messages.lines().filter_map(|line| serde_json::from_str(line).ok()).find_map(
         |message: Value| {
             let path = message["executable"].as_str()?;

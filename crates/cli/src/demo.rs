@@ -87,6 +87,9 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
         api_url: url.clone(),
         ssh_latency: SSH_LATENCY,
         foreign: false,
+        roles: &[],
+        providers: 1,
+        deployments: true,
         jobs: true,
         faults: faults.clone(),
     });

@@ -1,10 +1,15 @@
-//! A seeded getrandom, for the sweep binary alone: same seed, same schedule.
+//! A seeded getrandom, for the sweep binary alone: same seed, same schedule; and the one way to
+//! split its process.
 //!
 //! Hash maps inside dependencies take their keys from the system's `getrandom`, and their order
 //! decides which of two things happens first. Linking this crate replaces that function: each
 //! thread draws from its own seed. A program that needs real randomness must never link it.
 
+mod fork;
+
 use std::cell::Cell;
+
+pub use fork::{Side, end, fork};
 
 thread_local! {
     static STATE: Cell<u64> = const { Cell::new(0) };

@@ -1,5 +1,5 @@
 //! Small stand-ins for what runs in a real cluster beside us: Cluster API's own manager, the
-//! scheduler, and the part of the controller-manager that notices dead Nodes.
+//! scheduler, and the parts of the controller-manager that notice dead Nodes and keep Deployments.
 //!
 //! # Flow
 //! Each is a future that never ends and is stopped by dropping it. It watches, and at most once a
@@ -31,6 +31,7 @@ mod node_lifecycle;
 mod pace;
 mod scheduler;
 mod set;
+mod workloads;
 mod world;
 
 pub use self::core::core;
@@ -38,3 +39,4 @@ pub use crds::crds;
 pub use manifests::Manifests;
 pub use node_lifecycle::node_lifecycle;
 pub use scheduler::scheduler;
+pub use workloads::workloads;

@@ -25,11 +25,14 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub use fault::{Class, Edge, Fault, possible};
+pub use mac::GatedDial;
 pub use tart::GatedTart;
-pub use trace::{PROVIDER, Process, RUNNER_POOLS, Step, table};
+pub use trace::{PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER, Step, table};
 
 /// How long a late effect takes to arrive: shorter than the wait of a claim for renames of others.
 const LATE: Duration = Duration::from_secs(10);
+/// How long a call takes that is slow: others have time to act in between.
+const SLOW: Duration = Duration::from_secs(8);
 /// What a stale read does not see.
 const STALE: Duration = Duration::from_mins(1);
 /// How long events are held back that arrive as one.
@@ -42,11 +45,24 @@ pub type Oracle = Box<dyn Fn(&Step) -> Result<(), String> + Send + Sync>;
 /// Cuts the power of the Mac of this name for a moment.
 type PowerCut = Box<dyn Fn(&str) + Send + Sync>;
 
+/// Says what goes wrong with a step that is about to happen.
+pub type Chooser = Box<dyn Fn(&Ahead) -> Option<Fault> + Send + Sync>;
+
+/// A step that is about to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ahead {
+    /// Its number.
+    pub number: usize,
+    /// Of which kind.
+    pub class: Class,
+    /// What could go wrong with it.
+    pub possible: &'static [Fault],
+}
+
 /// What goes wrong in a run.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// The steps with these numbers meet these faults.
-    At(Vec<(usize, Fault)>),
+    /// What is chosen, step by step.
+    Chosen(Chooser),
     /// One step in so many meets a fault, both drawn from a seed; only the last steps are kept.
     Chaos {
         /// Same seed, same faults.
@@ -87,7 +103,8 @@ struct State {
     open: BTreeMap<u64, usize>,
     /// The same for calls of Macs, by the Mac and its own count.
     open_macs: BTreeMap<(String, u64), usize>,
-    awaited: Option<(usize, Arc<Notify>)>,
+    /// Whose call to a Mac goes on at the moment.
+    on_a_mac: Process,
     injected: usize,
     checks: u64,
     violation: Option<(usize, String)>,
@@ -96,7 +113,7 @@ struct State {
 impl fmt::Debug for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.state();
-        write!(f, "Faults({:?}, {} steps so far)", state.plan, state.next)
+        write!(f, "Faults({} steps so far)", state.next)
     }
 }
 
@@ -121,7 +138,7 @@ impl Faults {
             next: 0,
             open: BTreeMap::new(),
             open_macs: BTreeMap::new(),
-            awaited: None,
+            on_a_mac: Process::Provider,
             injected: 0,
             checks: 0,
             violation: None,
@@ -139,30 +156,15 @@ impl Faults {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything that happened, in order.
-    #[must_use]
-    pub fn steps(&self) -> Vec<Step> {
-        self.state().steps.iter().cloned().collect()
+    /// Looks at everything that happened, in order; no step is taken meanwhile.
+    pub fn look<T>(&self, look: impl FnOnce(&[Step]) -> T) -> T {
+        look(self.state().steps.make_contiguous())
     }
 
     /// The number that the next step gets.
     #[must_use]
     pub fn next_number(&self) -> usize {
         self.state().next
-    }
-
-    /// Resolves when the step of this number has reached the gate.
-    pub async fn reached(&self, number: usize) {
-        let reached = {
-            let mut state = self.state();
-            if state.next > number {
-                return;
-            }
-            let reached = Arc::new(Notify::new());
-            state.awaited = Some((number, reached.clone()));
-            reached
-        };
-        reached.notified().await;
     }
 
     /// How many faults happened, and how often the oracle looked.
@@ -219,10 +221,8 @@ impl Faults {
         }
         let number = state.next;
         state.next += 1;
-        if let Some((_, reached)) = state.awaited.take_if(|(awaited, _)| *awaited <= number) {
-            reached.notify_one();
-        }
-        let fault = state.draw(number, possible(edge, class, conditional));
+        let possible = possible(edge, class, conditional);
+        let fault = state.draw(&Ahead { number, class, possible });
         state.injected += usize::from(fault.is_some());
         let at = state.began.elapsed();
         let answer = String::new();
@@ -247,7 +247,7 @@ impl Faults {
             return;
         };
         answer.clone_into(&mut step.answer);
-        if !matches!(step.class, Class::Effect | Class::Heartbeat) {
+        if step.class != Class::Effect {
             return;
         }
         let step = step.clone();
@@ -264,19 +264,16 @@ impl Faults {
 }
 
 impl State {
-    fn draw(&mut self, number: usize, possible: &[Fault]) -> Option<Fault> {
+    fn draw(&mut self, ahead: &Ahead) -> Option<Fault> {
         if self.recording == Recording::Effects {
             return None;
         }
         match &self.plan {
-            Plan::At(faults) => {
-                let planned = faults.iter().find(|(planned, _)| *planned == number)?.1;
-                possible.contains(&planned).then_some(planned)
-            }
+            Plan::Chosen(choose) => choose(ahead).filter(|fault| ahead.possible.contains(fault)),
             Plan::Chaos { one_in, .. } => {
                 let one_in = *one_in;
                 let hit = self.random.random_range(0..one_in) == 0;
-                hit.then(|| possible[self.random.random_range(0..possible.len())])
+                hit.then(|| ahead.possible[self.random.random_range(0..ahead.possible.len())])
             }
         }
     }

@@ -23,15 +23,16 @@ use applecart_operator::metrics::Metrics;
 use applecart_operator::provider::Provider;
 use applecart_operator::runner_pools::RunnerPools;
 use applecart_scaleway::CONCURRENT_CALLS;
-use futures::FutureExt;
 use futures::future::BoxFuture;
+use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ListParams, PostParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use secrecy::ExposeSecret;
 
 use crate::cluster_api::{self, Manifests};
-use crate::faults::{PROVIDER, Process, RUNNER_POOLS};
+use crate::faults::{GatedDial, PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER};
 use crate::kubernetes::{ApiServer, Gate, Identity, Registry, Setup};
 use crate::mac::{SimMac, SimNetwork};
 use crate::scaleway::{HostSpec, Scaleway};
@@ -47,6 +48,8 @@ pub const NAMESPACE: &str = "default";
 pub const FLEET: &str = "macs";
 /// Name of the runner pool.
 pub const POOL: &str = "runners";
+/// The role that agents get.
+pub const AGENT_ROLE: &str = "applecart-tart-kubelet";
 /// The macOS that the pool was ordered with.
 const OS: &str = "macos-tahoe-26.0";
 /// Name of a host that is nobody's here.
@@ -145,6 +148,7 @@ impl World {
     /// Creates what a person would apply: a Cluster with a `MachineDeployment`, and a runner pool.
     pub async fn apply(&self) -> kube::Result<()> {
         let client = self.client();
+        self.apply_roles(&client).await?;
         let manifests = Manifests {
             namespace: NAMESPACE.to_owned(),
             cluster: "demo".to_owned(),
@@ -161,6 +165,28 @@ impl World {
         let pools: Api<RunnerPool> = Api::namespaced(client, NAMESPACE);
         let pool = RunnerPool::new(POOL, self.pool_spec());
         pools.create(&PostParams::default(), &pool).await.map(drop)
+    }
+
+    /// Creates the roles, and from then on they count.
+    async fn apply_roles(&self, client: &kube::Client) -> kube::Result<()> {
+        for role in self.settings.roles {
+            let object: DynamicObject =
+                serde_json::from_value(role.clone()).map_err(kube::Error::SerdeError)?;
+            let types = object.types.clone().unwrap_or_default();
+            let kind = GroupVersionKind::try_from(types).map_err(|error| {
+                kube::Error::SerdeError(serde::de::Error::custom(error.to_string()))
+            })?;
+            let resource = ApiResource::from_gvk(&kind);
+            let api: Api<DynamicObject> = match object.namespace() {
+                Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+                None => Api::all_with(client.clone(), &resource),
+            };
+            api.create(&PostParams::default(), &object).await?;
+        }
+        if !self.settings.roles.is_empty() {
+            self.api().enforce_roles();
+        }
+        Ok(())
     }
 
     fn pool_spec(&self) -> RunnerPoolSpec {
@@ -185,29 +211,61 @@ impl World {
     async fn start(&self) {
         let settings = &self.settings;
         let clock = settings.clock.clone();
-        let core = self.api().client(Identity::user("cluster-api"));
-        let standing = self.api().client(Identity::user("system:kube-controller-manager"));
-        let schedule = self.api().client(Identity::user("system:kube-scheduler"));
+        let core = self.api().client(Identity::stand_in("cluster-api"));
+        let keeping = self.api().client(Identity::stand_in("system:kube-controller-manager"));
+        let standing = self.api().client(Identity::stand_in("system:kube-controller-manager"));
+        let schedule = self.api().client(Identity::stand_in("system:kube-scheduler"));
         let (period, grace) = (settings.period(), settings.node_grace());
-        tokio::join!(
-            biased;
-            self.provider(),
-            self.pools(),
-            agents::run(self),
-            power::run(self),
-            async { if settings.jobs { dispatch::run(self).await } },
-            async { cluster_api::core(core, clock.clone(), period, settings.seed).await; },
-            async { cluster_api::scheduler(schedule, clock.clone(), period).await; },
-            async { cluster_api::node_lifecycle(standing, clock.clone(), period, grace).await; },
+        // Each is polled only when something happened to it: there are thousands of wake-ups in a
+        // run, and most are for one of them.
+        let mut parts: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
+        parts.push(self.provider(Process::Provider, PROVIDER).boxed());
+        if settings.providers > 1 {
+            parts.push(self.provider(Process::SecondProvider, SECOND_PROVIDER).boxed());
+        }
+        parts.push(self.pools().boxed());
+        parts.push(agents::run(self).boxed());
+        parts.push(power::run(self).boxed());
+        if settings.jobs {
+            parts.push(dispatch::run(self).boxed());
+        }
+        let seed = settings.seed;
+        let time = clock.clone();
+        parts.push(
+            async move {
+                cluster_api::core(core, time, period, seed).await;
+            }
+            .boxed(),
         );
+        let time = clock.clone();
+        parts.push(
+            async move {
+                cluster_api::scheduler(schedule, time, period).await;
+            }
+            .boxed(),
+        );
+        let time = clock.clone();
+        let life = async move {
+            cluster_api::node_lifecycle(standing, time, period, grace).await;
+        };
+        parts.push(life.boxed());
+        if settings.deployments {
+            parts.push(
+                async move {
+                    cluster_api::workloads(keeping, clock, period).await;
+                }
+                .boxed(),
+            );
+        }
+        while parts.next().await.is_some() {}
     }
 
-    /// Scaleway as the provider calls it.
+    /// Scaleway as a provider calls it.
     #[must_use]
-    pub fn provider_scaleway(&self) -> applecart_scaleway::Client {
+    pub fn provider_scaleway(&self, process: &Process) -> applecart_scaleway::Client {
         let service = self.scaleway().service();
         let service = match &self.settings.faults {
-            Some(faults) => faults.gated(service),
+            Some(faults) => faults.gated(process, service),
             None => service,
         };
         let limit = crate::scaleway::limit(CONCURRENT_CALLS);
@@ -244,20 +302,22 @@ impl World {
         }
     }
 
-    /// The provider's process, started again whenever it crashes.
-    async fn provider(&self) {
+    /// A provider's process, started again whenever it crashes.
+    async fn provider(&self, process: Process, account: &str) {
+        let (network, faults) = (&self.network, &self.settings.faults);
+        let dial = Arc::new(GatedDial::new(network.clone(), process.clone(), faults.clone()));
         loop {
             let provider = Provider {
-                client: self.api().client(Identity::service_account(NAMESPACE, PROVIDER)),
-                scaleway: self.provider_scaleway(),
-                dial: Arc::new(self.network.clone()),
+                client: self.api().client(Identity::service_account(NAMESPACE, account)),
+                scaleway: self.provider_scaleway(&process),
+                dial: dial.clone(),
                 clock: self.settings.clock.clone(),
                 metrics: Metrics::new(self.settings.clock.clone()),
                 settings: self.settings.provider(),
             };
             tokio::select! {
                 biased;
-                () = self.crashed(&Process::Provider) => {}
+                () = self.crashed(&process) => {}
                 ended = provider.run() => {
                     tracing::error!(?ended, "the provider ended; it is started again");
                     tokio::time::sleep(self.settings.period()).await;
@@ -271,7 +331,7 @@ impl World {
         loop {
             let pools = RunnerPools {
                 client: self.api().client(Identity::service_account(NAMESPACE, RUNNER_POOLS)),
-                namespace: None,
+                namespace: Some(NAMESPACE.to_owned()),
                 clock: self.settings.clock.clone(),
                 dispatch_url: "https://ci.example/api/internal/runners/dispatch".to_owned(),
                 limits: self.settings.pools(),

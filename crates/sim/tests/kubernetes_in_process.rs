@@ -10,6 +10,8 @@ mod deletion;
 mod fixture;
 #[path = "kubernetes_in_process/gate.rs"]
 mod gate;
+#[path = "kubernetes_in_process/nodes.rs"]
+mod nodes;
 #[path = "kubernetes_in_process/objects.rs"]
 mod objects;
 #[path = "kubernetes_in_process/watching.rs"]

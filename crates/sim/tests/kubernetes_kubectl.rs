@@ -10,7 +10,10 @@ use std::time::Duration;
 
 use applecart_api::clock::Clock;
 use applecart_sim::kubernetes::{ApiServer, Authority, Identity, Registry, Setup};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
@@ -400,4 +403,68 @@ async fn nobody_is_answered_without_a_known_token() {
         let (success, said) = cluster.run(arguments).await;
         assert!(!success && said.contains("You must be logged in to the server"), "{said}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_whose_certificate_was_approved_is_known_by_it_and_has_a_nodes_rights() {
+    let cluster = Cluster::start().await;
+    cluster.make_pod_on_node().await;
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut params = rcgen::CertificateParams::new(vec![]).unwrap();
+    params.distinguished_name = rcgen::DistinguishedName::new();
+    params.distinguished_name.push(rcgen::DnType::OrganizationName, "system:nodes");
+    params.distinguished_name.push(rcgen::DnType::CommonName, "system:node:mac-1");
+    let request = params.serialize_request(&key).unwrap().pem().unwrap();
+    let ask = |name: &str, usage: &str| {
+        json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
+            "metadata": {"name": name}, "spec": {"request": STANDARD.encode(&request),
+                "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+                "usages": ["digital signature", usage], "expirationSeconds": 604_800}})
+    };
+    for (name, usage) in [("good", "client auth"), ("bad", "server auth")] {
+        let file = cluster.home.path().join(name);
+        std::fs::write(&file, ask(name, usage).to_string()).unwrap();
+        let (ok, said) = cluster.run(&format!("create -f {}", file.display())).await;
+        assert!(ok, "{said}");
+        // As the provider approves for a host that it bootstraps.
+        let requests: Api<CertificateSigningRequest> =
+            Api::all(cluster.server.client(Identity::admin()));
+        let approved = json!({"status": {"conditions": [{"type": "Approved", "status": "True",
+            "reason": "Bootstrap", "message": "for a host of ours"}]}});
+        let how = PatchParams::default();
+        requests.patch_approval(name, &how, &Patch::Merge(&approved)).await.unwrap();
+    }
+    let (_, said) = cluster.run("get csr").await;
+    let bad = table(&said).into_iter().find(|row| row[0] == "bad").unwrap().join(" ");
+    assert!(bad.contains("Approved,Failed"), "{said}");
+    let (ok, certificate) = cluster.run("get csr good -o jsonpath={.status.certificate}").await;
+    assert!(ok && !certificate.is_empty(), "{certificate}");
+
+    cluster.server.enforce_roles();
+    let config = std::fs::read_to_string(cluster.home.path().join("config")).unwrap();
+    let token = config.lines().find(|line| line.contains("token: ")).unwrap();
+    let shown = format!(
+        "    client-certificate-data: {certificate}\n    client-key-data: {}",
+        STANDARD.encode(key.serialize_pem())
+    );
+    let config = config.replace(token, &shown);
+    std::fs::write(cluster.home.path().join("config"), config).unwrap();
+    let (ok, said) = cluster.run("get node mac-1").await;
+    assert!(ok, "{said}");
+    let (ok, said) = cluster.run("get node").await;
+    assert!(!ok && said.contains("Forbidden"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn logs_say_why_there_are_none() {
+    let cluster = Cluster::start().await;
+    cluster.make_pod_on_node().await;
+    let (ok, said) = cluster.run("logs runner").await;
+    assert!(!ok && said.contains("waiting to start"), "{said}");
+    let pods: Api<Pod> = Api::default_namespaced(cluster.server.client(Identity::admin()));
+    let running = json!({"status": {"phase": "Running"}});
+    let how = PatchParams::default();
+    pods.patch_status("runner", &how, &Patch::Merge(&running)).await.unwrap();
+    let (ok, said) = cluster.run("logs runner").await;
+    assert!(!ok && said.contains("serves no log"), "{said}");
 }

@@ -42,6 +42,9 @@ fn world(hosts: usize, machines: u32) -> World {
         api_url: "https://kubernetes.default.svc".to_owned(),
         ssh_latency: Duration::from_millis(100),
         foreign: false,
+        roles: &[],
+        providers: 1,
+        deployments: false,
         jobs: false,
         faults: None,
     })

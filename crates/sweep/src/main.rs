@@ -1,8 +1,10 @@
 //! Sweeps, benchmarks and soaks. `cargo xtask sweep`, `bench` and `soak` call this.
 
 mod bench;
+mod explore;
 mod oracle;
 mod plant;
+mod roles;
 mod run;
 mod story;
 mod sweep;

@@ -5,4 +5,4 @@ mod counts;
 mod end;
 
 pub use counts::{Counts, Limits};
-pub use end::at_end;
+pub use end::{at_end, on_the_way};

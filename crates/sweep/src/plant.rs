@@ -6,6 +6,7 @@ use std::time::Duration;
 use applecart_api::keys::label;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::pod::{Template, VmName};
+use applecart_sim::faults::Process;
 use applecart_sim::kubernetes::Identity;
 use applecart_sim::world::{NAMESPACE, POOL_PREFIX, World};
 use clap::ValueEnum;
@@ -103,7 +104,7 @@ async fn strike(world: &World, bug: Bug) -> bool {
         },
         Bug::Unfenced => match (used, free) {
             (Some(_), Some(host)) => {
-                let scaleway = world.provider_scaleway();
+                let scaleway = world.provider_scaleway(&Process::Provider);
                 scaleway.rename(&host.zone, &host.id, &host.name).await.is_ok()
             }
             _ => false,

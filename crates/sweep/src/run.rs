@@ -1,6 +1,7 @@
 //! One run: a fresh world on a fresh thread under virtual time, a plan, a story, the oracles.
 
 use std::fmt::Write as _;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,9 +12,11 @@ use applecart_sim::world::{self, World, WorldSettings};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use crate::oracle::{Counts, Limits, at_end};
+use crate::explore::Explorer;
+use crate::oracle::{Counts, Limits, at_end, on_the_way};
 use crate::plant::Bug;
-use crate::story::{self, Story};
+use crate::roles::roles;
+use crate::story::Story;
 
 /// Any day will do, as long as it is always the same.
 const BEGINNING: i64 = 1_800_000_000;
@@ -25,6 +28,8 @@ const SSH_LATENCY: Duration = Duration::from_millis(100);
 pub const SHORT_SILENCE: Duration = Duration::from_mins(30);
 /// The one without faults, and a sample.
 pub const LONG_SILENCE: Duration = Duration::from_hours(24);
+/// Only until it came to rest.
+pub const NO_SILENCE: Duration = Duration::ZERO;
 
 /// Everything that decides how a run goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +53,12 @@ impl Case {
     pub fn new(story: Story, seed: u64) -> Self {
         let (faults, delete_at, bug) = (vec![], None, None);
         Self { story, seed, faults, delete_at, silence: None, bug }
+    }
+
+    /// The step at which it begins to differ from a story without faults.
+    pub fn begins(&self) -> usize {
+        let first = self.faults.iter().map(|(step, _)| *step).chain(self.delete_at).min();
+        first.unwrap_or_default()
     }
 
     /// The command that runs it again.
@@ -74,6 +85,8 @@ pub struct End {
     pub steps: Vec<Step>,
     /// The first step that a fault may meet.
     pub first: usize,
+    /// The first step after the story was over: what it leaves behind comes to rest.
+    pub over: usize,
     /// When the story was over, since the beginning.
     pub took: Duration,
     /// What was created, deleted, wiped and rebooted.
@@ -82,25 +95,48 @@ pub struct End {
     pub violation: Option<String>,
 }
 
+impl End {
+    /// Of a run that panicked.
+    pub fn panicked() -> Self {
+        let violation = Some("panic: the run panicked".to_owned());
+        Self { violation, ..Self::default() }
+    }
+
+    /// A number that only the same trace has.
+    pub fn digest(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for Step { number, at, process, call, answer, .. } in &self.steps {
+            (number, at, process, call, answer).hash(&mut hasher);
+        }
+        hasher.finish()
+    }
+}
+
+/// Makes what all runs share: made within the first one, it would draw from its randomness.
+pub fn prepare() {
+    world::prepare();
+    let _ = roles();
+}
+
 /// Runs a case; `reference` is the run without faults that it is compared with. The same arguments
 /// always give the same trace.
 pub fn run(case: &Case, reference: Option<&End>) -> End {
-    world::prepare();
-    let case = case.clone();
-    let limits = reference.map(|end| Limits { took: end.took, counts: end.counts.clone() });
-    let thread = std::thread::spawn(move || {
-        applecart_entropy::seed(case.seed);
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime");
-        runtime.block_on(play(case, limits))
-    });
-    thread.join().unwrap_or_else(|_| End {
-        violation: Some("panic: the run panicked".to_owned()),
-        ..End::default()
-    })
+    prepare();
+    let explorer = Explorer::alone(case);
+    let limits = reference.map(Limits::of);
+    let thread = std::thread::spawn(move || play_here(&explorer, limits));
+    thread.join().unwrap_or_else(|_| End::panicked())
+}
+
+/// Runs what `explorer` decides, on a thread that nothing else ran on before.
+pub fn play_here(explorer: &Arc<Explorer>, limits: Option<Limits>) -> End {
+    applecart_entropy::seed(explorer.case().seed);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(play(explorer, limits))
 }
 
 /// A clock that follows tokio's, and so stands still while somebody works.
@@ -123,74 +159,83 @@ pub fn settings(seed: u64, clock: Clock) -> WorldSettings {
         api_url: "https://kubernetes.default.svc".to_owned(),
         ssh_latency: SSH_LATENCY,
         foreign: true,
+        roles: roles(),
+        providers: 1,
+        deployments: false,
         jobs: false,
         faults: None,
     }
 }
 
-async fn play(case: Case, limits: Option<Limits>) -> End {
-    let faults = Faults::new(Plan::At(case.faults.clone()));
-    let size = case.story.size();
+async fn play(explorer: &Arc<Explorer>, limits: Option<Limits>) -> End {
+    let chooser = explorer.clone();
+    let faults = Faults::new(Plan::Chosen(Box::new(move |ahead| chooser.choose(ahead))));
+    let Case { story, seed, .. } = explorer.case();
+    let size = story.size();
     let world = World::new(WorldSettings {
         hosts: size.hosts,
         machines: size.machines,
+        providers: if story == Story::TwoLeaders { 2 } else { 1 },
         faults: Some(Arc::clone(&faults)),
-        ..settings(case.seed, virtual_clock())
+        ..settings(seed, virtual_clock())
     });
     let safety = Safety::new(world.sight().clone());
     faults.ask_after_effects(Box::new(move |step| safety.check(step)));
     let mut end = End::default();
-    let judged = Box::pin(judge(&case, &world, &faults, limits.as_ref(), &mut end)).await;
+    let judged = Box::pin(judge(explorer, &world, &faults, limits.as_ref(), &mut end)).await;
     end.violation = match faults.violation() {
         Some((step, violated)) => Some(format!("{violated} (after step {step})")),
         None => judged.err(),
     };
-    end.steps = faults.steps();
+    end.steps = faults.look(<[Step]>::to_vec);
     end
 }
 
 async fn judge(
-    case: &Case,
+    explorer: &Explorer,
     world: &World,
     faults: &Faults,
     limits: Option<&Limits>,
     end: &mut End,
 ) -> Result<(), String> {
     world.apply().await.map_err(|error| error.to_string())?;
-    let story = async {
-        case.story.begin(world).await?;
+    let Case { story, bug, .. } = explorer.case();
+    let told = async {
+        story.begin(world).await?;
         end.first = faults.next_number();
         let began = Instant::now();
-        if let Some(step) = case.delete_at {
-            faults.reached(step).await;
-            story::scale(world, 0).await?;
+        if story == Story::DeleteAnywhere {
+            explorer.deleted.notified().await;
         }
-        case.story.play(world).await?;
+        story.play(world).await?;
         end.took = began.elapsed();
-        converge(case, world, faults).await?;
-        let steps = faults.steps();
-        end.counts = Counts::of(&steps);
-        if let Some(limits) = limits {
-            limits.check(end.took, &end.counts, &steps)?;
+        converge(story, world).await?;
+        faults.look(|steps| {
+            on_the_way(world, steps)?;
+            end.counts = Counts::of(steps);
+            limits.map_or(Ok(()), |limits| limits.check(end.took, &end.counts, steps))
+        })?;
+        end.over = faults.next_number();
+        if explorer.case().silence.is_none() {
+            return Ok(());
         }
-        match case.silence {
-            Some(silence) => be_silent(silence, faults).await,
-            None => Ok(()),
-        }
+        be_silent(explorer, faults).await?;
+        converge(story, world).await
     };
     tokio::select! {
         biased;
-        told = story => told,
+        told = told => told,
+        () = explorer.over.notified() => Ok(()),
         () = world.run() => Err("the world stopped".to_owned()),
-        () = crate::plant::plant(world, case.bug) => unreachable!("a bug has no end"),
+        () = crate::plant::plant(world, bug) => unreachable!("a bug has no end"),
     }
 }
 
 /// Waits until what the story leaves behind is right.
-async fn converge(case: &Case, world: &World, faults: &Faults) -> Result<(), String> {
+async fn converge(story: Story, world: &World) -> Result<(), String> {
     let deadline = Instant::now() + CONVERGE;
     loop {
-        match at_end(world, case.story, &faults.steps()) {
+        match at_end(world, story) {
             Ok(()) => return Ok(()),
             Err(wrong) if Instant::now() >= deadline => return Err(wrong),
             Err(_) => tokio::time::sleep(Duration::from_secs(5)).await,
@@ -199,20 +244,22 @@ async fn converge(case: &Case, world: &World, faults: &Faults) -> Result<(), Str
 }
 
 /// Nothing is written once all is well, but heartbeats (G5).
-async fn be_silent(silence: Duration, faults: &Faults) -> Result<(), String> {
+async fn be_silent(explorer: &Explorer, faults: &Faults) -> Result<(), String> {
     tokio::time::sleep(CONVERGE).await;
     faults.be_quiet();
-    let before = faults.steps().len();
-    tokio::time::sleep(silence).await;
-    let steps = faults.steps();
-    let mut writes = steps[before..].iter().filter(|step| step.class == Class::Effect);
-    match writes.next() {
-        None => Ok(()),
-        Some(Step { process, edge, call, .. }) => {
-            let more = writes.count();
-            Err(format!("silence: {process} still writes, {edge}: {call}, and {more} more"))
+    let before = faults.look(<[Step]>::len);
+    // Whoever parted meanwhile has a silence of its own.
+    tokio::time::sleep(explorer.case().silence.unwrap_or_default()).await;
+    faults.look(|steps| {
+        let mut writes = steps[before..].iter().filter(|step| step.class == Class::Effect);
+        match writes.next() {
+            None => Ok(()),
+            Some(Step { process, edge, call, .. }) => {
+                let more = writes.count();
+                Err(format!("silence: {process} still writes, {edge}: {call}, and {more} more"))
+            }
         }
-    }
+    })
 }
 
 #[cfg(test)]

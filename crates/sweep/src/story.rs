@@ -1,6 +1,7 @@
 //! What a run does to the world. Each story is a few lines.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use applecart_api::keys::label;
@@ -8,13 +9,13 @@ use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_api::runner_pool::RunnerPool;
 use applecart_sim::world::{FLEET, NAMESPACE, POOL, World};
 use clap::ValueEnum;
-use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
 use kube::api::{
     ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
-use kube::{Api, ResourceExt};
-use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 /// How long a world may take to get anywhere at all, in its own time: three wipes' worth. How much
 /// later than without faults it may be, is an oracle's affair.
@@ -45,6 +46,8 @@ pub enum Story {
     Job,
     /// A Machine is deleted under a running job: the job ends first (LH24).
     Drain,
+    /// A Machine comes and goes while two providers believe to lead (G7).
+    TwoLeaders,
 }
 
 /// How big a story's world is.
@@ -77,7 +80,7 @@ impl Story {
     /// What must be before the faults begin: other stories sweep the way there.
     pub async fn begin(self, world: &World) -> Result<(), String> {
         match self {
-            Self::Claim | Self::EarlyDelete | Self::DeleteAnywhere => Ok(()),
+            Self::Claim | Self::EarlyDelete | Self::DeleteAnywhere | Self::TwoLeaders => Ok(()),
             Self::Release | Self::Scale | Self::Pod | Self::WarmUp => fleet(world, 1).await,
             Self::Job | Self::Drain => {
                 fleet(world, 1).await?;
@@ -91,6 +94,10 @@ impl Story {
     pub async fn play(self, world: &World) -> Result<(), String> {
         match self {
             Self::Claim => fleet(world, 1).await,
+            Self::TwoLeaders => {
+                fleet(world, 1).await?;
+                empty_fleet(world).await
+            }
             Self::Release | Self::DeleteAnywhere => empty_fleet(world).await,
             Self::EarlyDelete => {
                 reach("a host claimed", || has_host(world)).await?;
@@ -115,7 +122,8 @@ impl Story {
                 world.finish_job(&runner);
                 let fresh = || {
                     let idle = running(world);
-                    idle.len() == 1 && idle[0].uid() != runner.uid()
+                    let uid = runner.metadata.uid.as_deref();
+                    idle.len() == 1 && idle[0]["metadata"]["uid"].as_str() != uid
                 };
                 reach("a fresh runner", fresh).await
             }
@@ -138,7 +146,7 @@ async fn fleet(world: &World, size: usize) -> Result<(), String> {
 
 async fn empty_fleet(world: &World) -> Result<(), String> {
     scale(world, 0).await?;
-    reach("an empty fleet", || machines(world).is_empty()).await
+    reach("an empty fleet", || number(world, MACHINES) == 0).await
 }
 
 async fn one_pod(world: &World) -> Result<(), String> {
@@ -151,18 +159,17 @@ async fn one_pod(world: &World) -> Result<(), String> {
             "resources": {"requests": {"cpu": "4", "memory": "7168Mi"}}}]}}))
     .map_err(|error| error.to_string())?;
     pods.create(&PostParams::default(), &pod).await.map_err(|error| error.to_string())?;
-    let phase = || {
-        let pods: Vec<Pod> = read(world, "pods");
-        pods.first().and_then(|pod| pod.status.as_ref()?.phase.clone()).unwrap_or_default()
+    let is = |phase: &str| {
+        number(world, "pods") == 1 && all(world, "pods", |pod| pod["status"]["phase"] == phase)
     };
-    reach("the Pod Running", || phase() == "Running").await?;
+    reach("the Pod Running", || is("Running")).await?;
     let pod = pods.get("build").await.map_err(|error| error.to_string())?;
     tokio::time::sleep(JOB).await;
     world.finish_job(&pod);
-    reach("the Pod Succeeded", || phase() == "Succeeded").await?;
+    reach("the Pod Succeeded", || is("Succeeded")).await?;
     let deleted = pods.delete("build", &DeleteParams::default()).await;
     deleted.map_err(|error| error.to_string())?;
-    reach("the Pod gone", || phase().is_empty()).await
+    reach("the Pod gone", || number(world, "pods") == 0).await
 }
 
 /// Waits for a level, in the world's time.
@@ -175,34 +182,36 @@ async fn reach(what: &str, level: impl Fn() -> bool) -> Result<(), String> {
     waited.await.map_err(|_| format!("liveness: {what} did not come about"))
 }
 
+/// The objects that own hosts.
+pub const MACHINES: &str = "scalewayapplesiliconmachines.infrastructure.cluster.x-k8s.io";
+
 /// All objects that own hosts.
 pub fn machines(world: &World) -> Vec<ScalewayAppleSiliconMachine> {
-    read(world, "scalewayapplesiliconmachines.infrastructure.cluster.x-k8s.io")
+    let objects = world.api().objects(MACHINES);
+    let read = |object: &Arc<Value>| ScalewayAppleSiliconMachine::deserialize(&**object).ok();
+    objects.iter().filter_map(read).collect()
 }
 
-/// Objects as they are stored: a look from outside costs no request.
-fn read<K: DeserializeOwned>(world: &World, resource: &str) -> Vec<K> {
-    let objects = world.api().objects(resource);
-    objects.iter().filter_map(|object| K::deserialize(&**object).ok()).collect()
+/// Whether all objects of a kind are so. Stories look once a second, so at what is stored: reading
+/// it into types would take longer than most of what they wait for.
+fn all(world: &World, resource: &str, are: impl Fn(&Value) -> bool) -> bool {
+    world.api().objects(resource).iter().all(|object| are(object))
 }
 
-fn of_pool<K: ResourceExt>(object: &K) -> bool {
-    object.labels().get(label::RUNNER_POOL).is_some_and(|pool| pool == POOL)
+fn number(world: &World, resource: &str) -> usize {
+    world.api().objects(resource).len()
+}
+
+fn of_pool(object: &Value) -> bool {
+    object["metadata"]["labels"][label::RUNNER_POOL] == POOL
 }
 
 fn are_ready(world: &World, size: usize) -> bool {
-    let machines = machines(world);
-    let ready = |m: &ScalewayAppleSiliconMachine| {
-        m.status.as_ref().and_then(|status| status.ready) == Some(true)
-    };
-    machines.len() == size && machines.iter().all(ready)
+    number(world, MACHINES) == size && all(world, MACHINES, |m| m["status"]["ready"] == true)
 }
 
 fn has_host(world: &World) -> bool {
-    let bound = |m: &ScalewayAppleSiliconMachine| {
-        m.status.as_ref().is_some_and(|status| status.server_id.is_some())
-    };
-    machines(world).iter().any(bound)
+    !all(world, MACHINES, |machine| machine["status"]["serverID"].is_null())
 }
 
 /// Sets how many Machines there shall be.
@@ -222,34 +231,29 @@ async fn want_runners(world: &World, replicas: u32) -> Result<(), String> {
     patched.map(drop).map_err(|error| error.to_string())
 }
 
-fn runners(world: &World) -> Vec<Pod> {
-    let mut pods: Vec<Pod> = read(world, "pods");
-    pods.retain(of_pool);
+/// Runners that run and shall stay.
+fn running(world: &World) -> Vec<Arc<Value>> {
+    let runs = |pod: &Value| {
+        of_pool(pod)
+            && pod["status"]["phase"] == "Running"
+            && pod["metadata"]["deletionTimestamp"].is_null()
+    };
+    let mut pods = world.api().objects("pods");
+    pods.retain(|pod| runs(pod));
     pods
 }
 
-/// Runners that run and shall stay.
-fn running(world: &World) -> Vec<Pod> {
-    let runs = |pod: &Pod| {
-        pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
-            && pod.metadata.deletion_timestamp.is_none()
-    };
-    let mut runners = runners(world);
-    runners.retain(runs);
-    runners
-}
-
 fn no_runners(world: &World) -> bool {
-    let accounts: Vec<ServiceAccount> = read(world, "serviceaccounts");
-    runners(world).is_empty() && !accounts.iter().any(of_pool)
+    let nobodys = |object: &Value| !of_pool(object);
+    all(world, "pods", nobodys) && all(world, "serviceaccounts", nobodys)
 }
 
 /// The CI server gives the one runner a job.
 async fn claim_runner(world: &World) -> Result<Pod, String> {
     let runner = running(world).into_iter().next().ok_or("no runner")?;
+    let name = runner["metadata"]["name"].as_str().unwrap_or_default();
     let pods: Api<Pod> = Api::namespaced(world.client(), NAMESPACE);
     let change = json!({"metadata": {"labels": {label::RUNNER_POOL_OWNER: "job-1"}}});
-    let name = runner.name_any();
-    let claimed = pods.patch(&name, &PatchParams::default(), &Patch::Merge(&change)).await;
+    let claimed = pods.patch(name, &PatchParams::default(), &Patch::Merge(&change)).await;
     claimed.map_err(|error| error.to_string())
 }

@@ -1,15 +1,15 @@
 //! Every step of every story × every fault that it can meet, on all cores.
 
 use std::collections::BTreeSet;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use applecart_sim::faults::{Class, Fault, Step, table};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::run::{Case, End, LONG_SILENCE, SHORT_SILENCE, run};
+use crate::explore::{Found, explore};
+use crate::oracle::Limits;
+use crate::run::{Case, End, LONG_SILENCE, NO_SILENCE, SHORT_SILENCE, run};
 use crate::story::Story;
 
 /// How much is tried.
@@ -27,6 +27,8 @@ pub struct Breadth {
 
 /// One run in so many is watched for half an hour after it came to rest.
 const SHORT_IN: usize = 50;
+/// One plan in so many is run a second time, from its beginning.
+const AGAIN_IN: usize = 200;
 /// Traces that are printed for one story; of further violations only their commands.
 const TRACES: usize = 1;
 /// Steps of a trace that are printed before and after the first fault.
@@ -96,7 +98,7 @@ pub fn replay(case: &Case) -> bool {
 
 fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
     let began = Instant::now();
-    let calm = Case { silence: Some(LONG_SILENCE), ..Case::new(story, seed) };
+    let calm = Case { silence: Some(NO_SILENCE), ..Case::new(story, seed) };
     // What can be deleted at any moment is a claim.
     let told = if story == Story::DeleteAnywhere { Story::Claim } else { story };
     let reference = run(&Case { story: told, ..calm.clone() }, None);
@@ -110,25 +112,26 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
         case.silence = match at {
             at if (at + 1).is_multiple_of(breadth.long_in) => Some(LONG_SILENCE),
             at if (at + 1).is_multiple_of(SHORT_IN) => Some(SHORT_SILENCE),
+            // What goes wrong after the end is seen only by who looks on.
+            _ if case.begins() >= reference.over => Some(NO_SILENCE),
             _ => None,
         };
     }
-    let compared = (story != Story::DeleteAnywhere).then_some(&reference);
-    let (mut found, ends) = in_parallel(&cases, compared, breadth.pairs);
-    let mut plans = cases.len() + 1;
-    if breadth.pairs {
-        let pairs: Vec<Case> =
-            cases.iter().zip(&ends).flat_map(|(case, end)| pairs(case, end)).collect();
-        plans += pairs.len();
-        found.extend(in_parallel(&pairs, compared, false).0);
+    // The story without faults, and then a day of silence: beside all others, because it is long.
+    if story != Story::DeleteAnywhere {
+        cases.push(Case { silence: Some(LONG_SILENCE), ..calm.clone() });
     }
-    let tally = Tally { plans, violations: found.len() };
+    let compared = (story != Story::DeleteAnywhere).then_some(&reference);
+    let mut found = explore(&calm, cases, compared.map(Limits::of), breadth.pairs);
+    found.plans += 1;
+    run_again(&mut found, compared);
+    let tally = Tally { plans: found.plans, violations: found.broken.len() };
     let effects = reference.steps.iter().filter(|step| step.class == Class::Effect);
     let effects = effects.filter(|step| step.number >= reference.first).count();
     let steps = reference.steps.len() - reference.first;
     let name = format!("{story}: {effects} effects in {steps} steps");
     println!("{}", figures(&name, &tally, began.elapsed()));
-    tell(&found);
+    tell(&found, compared);
     tally
 }
 
@@ -184,68 +187,28 @@ fn random(calm: &Case, reference: &End, plans: usize) -> Vec<Case> {
     (0..plans).map(&mut draw).collect()
 }
 
-/// After one crash, another one at each later effect.
-fn pairs(case: &Case, end: &End) -> Vec<Case> {
-    let crashes = [Fault::CrashBefore, Fault::CrashAfter];
-    let [(first, fault)] = case.faults.as_slice() else { return vec![] };
-    if !crashes.contains(fault) {
-        return vec![];
-    }
-    let later = end
-        .steps
-        .iter()
-        .filter(|step| step.number > *first && step.class == Class::Effect && step.fault.is_none());
-    let second = |step: &Step| {
-        crashes.map(|crash| {
-            let faults = vec![(*first, *fault), (step.number, crash)];
-            Case { faults, silence: None, ..case.clone() }
-        })
-    };
-    later.flat_map(second).collect()
-}
-
-type Violation = (Case, End);
-
-/// Runs all cases; those that broke something, and, if they are wanted, how each ended.
-fn in_parallel(cases: &[Case], reference: Option<&End>, keep: bool) -> (Vec<Violation>, Vec<End>) {
-    let next = AtomicUsize::new(0);
-    let found = Mutex::new(Vec::new());
-    let ends = Mutex::new(Vec::new());
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(case) = cases.get(at) else { break };
-                    let end = run(case, reference);
-                    if end.violation.is_some() {
-                        found.lock().expect("no worker panics").push((at, end.clone()));
-                    }
-                    if keep {
-                        ends.lock().expect("no worker panics").push((at, end));
-                    }
-                }
-            });
+/// Runs some plans again from their beginning: each must give the trace that it gave as a branch
+/// of the others (G14).
+fn run_again(found: &mut Found, reference: Option<&End>) {
+    found.digests.retain(|(case, _)| case.silence.is_none());
+    found.digests.sort_by(|(one, _), (other, _)| one.faults.cmp(&other.faults));
+    for (case, digest) in found.digests.iter().step_by(AGAIN_IN) {
+        if run(case, reference).digest() != *digest {
+            let what = "trace: the same plan, run by itself, gave another trace".to_owned();
+            found.broken.push((case.clone(), what));
         }
-    });
-    let mut found: Vec<(usize, End)> = found.into_inner().expect("no worker panics");
-    found.sort_by_key(|(at, _)| *at);
-    let mut ends: Vec<(usize, End)> = ends.into_inner().expect("no worker panics");
-    ends.sort_by_key(|(at, _)| *at);
-    let found = found.into_iter().map(|(at, end)| (cases[at].clone(), end)).collect();
-    (found, ends.into_iter().map(|(_, end)| end).collect())
+    }
 }
 
-fn tell(found: &[Violation]) {
-    for (at, (case, end)) in found.iter().enumerate() {
-        let violation = end.violation.as_deref().unwrap_or_default();
-        let step = case.faults.first().and_then(|(step, _)| end.steps.get(*step));
-        let call = step.map(|step| format!("{} {}: {}", step.process, step.edge, step.call));
-        println!("  {violation}\n    at {}", call.unwrap_or_default());
-        println!("    seed {}: {}", case.seed, case.command());
+fn tell(found: &Found, reference: Option<&End>) {
+    for (at, (case, violation)) in found.broken.iter().enumerate() {
+        println!("  {violation}\n    seed {}: {}", case.seed, case.command());
         if at < TRACES {
-            let around = case.faults.first().map_or(0, |(step, _)| *step);
+            let end = run(case, reference);
+            let around = case.begins();
+            if let Some(Step { process, edge, call, .. }) = end.steps.get(around) {
+                println!("    at {process} {edge}: {call}");
+            }
             let from = around.saturating_sub(AROUND);
             print!("{}", table(end.steps.iter().skip(from).take(2 * AROUND)));
         }

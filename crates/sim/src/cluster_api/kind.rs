@@ -7,6 +7,7 @@ use applecart_api::cluster::ScalewayAppleSiliconCluster;
 use applecart_api::cluster_api::GROUP;
 use applecart_api::condition::Condition;
 use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineTemplate};
+use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
@@ -28,6 +29,9 @@ pub(super) enum Kind {
     InfrastructureMachine,
     Node,
     Pod,
+    /// A Deployment, of Pods.
+    Workload,
+    ReplicaSet,
 }
 
 impl Kind {
@@ -46,6 +50,8 @@ impl Kind {
             Self::InfrastructureMachine => ApiResource::erase::<ScalewayAppleSiliconMachine>(&()),
             Self::Node => ApiResource::erase::<Node>(&()),
             Self::Pod => ApiResource::erase::<Pod>(&()),
+            Self::Workload => ApiResource::erase::<Deployment>(&()),
+            Self::ReplicaSet => ApiResource::erase::<ReplicaSet>(&()),
         }
     }
 

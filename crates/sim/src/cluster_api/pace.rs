@@ -9,7 +9,7 @@ use kube::api::DynamicObject;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, ResourceExt};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Look again after so many periods, whatever the watches say: the net under a missed event. With
 /// a period of a second, the ten minutes of the real one.
@@ -42,7 +42,7 @@ impl Pace {
 }
 
 fn changes(api: Api<DynamicObject>) -> BoxStream<'static, ()> {
-    let mut known: BTreeMap<String, Value> = BTreeMap::new();
+    let mut known: BTreeMap<String, DynamicObject> = BTreeMap::new();
     watch(api, watcher::Config::default())
         .default_backoff()
         .filter_map(move |event| {
@@ -50,8 +50,9 @@ fn changes(api: Api<DynamicObject>) -> BoxStream<'static, ()> {
                 Ok(Event::Apply(object)) => {
                     let uid = object.uid().unwrap_or_default();
                     let facts = without_heartbeats(object);
-                    let before = known.insert(uid, facts.clone());
-                    (before != Some(facts)).then_some(())
+                    let same = known.get(&uid) == Some(&facts);
+                    known.insert(uid, facts);
+                    (!same).then_some(())
                 }
                 Ok(Event::Delete(object)) => {
                     known.remove(&object.uid().unwrap_or_default());
@@ -70,16 +71,14 @@ fn changes(api: Api<DynamicObject>) -> BoxStream<'static, ()> {
 }
 
 /// The object without what an agent writes only to say that it lives.
-fn without_heartbeats(object: DynamicObject) -> Value {
-    let mut metadata = object.metadata;
-    metadata.resource_version = None;
-    metadata.managed_fields = None;
-    let mut data = object.data;
-    let conditions = data.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
+fn without_heartbeats(mut object: DynamicObject) -> DynamicObject {
+    object.metadata.resource_version = None;
+    object.metadata.managed_fields = None;
+    let conditions = object.data.pointer_mut("/status/conditions").and_then(Value::as_array_mut);
     for condition in conditions.into_iter().flatten() {
         if let Some(fields) = condition.as_object_mut() {
             fields.remove("lastHeartbeatTime");
         }
     }
-    json!([metadata, data])
+    object
 }

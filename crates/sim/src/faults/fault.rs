@@ -39,8 +39,10 @@ faults! {
     TimeOut = "time-out";
     /// The effect happens, and the answer is lost.
     LostAnswer = "lost-answer";
-    /// The effect happens ten seconds after the caller was told that nobody knows.
+    /// The effect happens some seconds after the caller was told that nobody knows.
     Late = "late";
+    /// The call takes eight seconds to arrive; its caller waits, others do not.
+    Slow = "slow";
     /// The Mac loses its power before the call, and boots.
     Reboot = "reboot";
     /// The read does not see the last minute.
@@ -116,20 +118,20 @@ pub enum Class {
 pub fn possible(edge: Edge, class: Class, conditional: bool) -> &'static [Fault] {
     use Fault::{
         Coalesce, Conflict, CrashAfter, CrashBefore, Cut, Denied, Drop, Error, Gone, Late,
-        LostAnswer, Reboot, Stale, TimeOut, Twice,
+        LostAnswer, Reboot, Slow, Stale, TimeOut, Twice,
     };
     match (class, edge) {
         (Class::Effect | Class::Heartbeat, Edge::Kubernetes) if conditional => {
-            &[CrashBefore, CrashAfter, Error, Denied, Conflict, TimeOut, LostAnswer, Late]
+            &[CrashBefore, CrashAfter, Error, Denied, Conflict, TimeOut, LostAnswer, Late, Slow]
         }
         (Class::Effect | Class::Heartbeat, Edge::Kubernetes | Edge::Scaleway) => {
-            &[CrashBefore, CrashAfter, Error, Denied, TimeOut, LostAnswer, Late]
+            &[CrashBefore, CrashAfter, Error, Denied, TimeOut, LostAnswer, Late, Slow]
         }
         (Class::Effect | Class::Heartbeat, Edge::Ssh) => {
-            &[CrashBefore, CrashAfter, Error, TimeOut, LostAnswer, Reboot]
+            &[CrashBefore, CrashAfter, Error, TimeOut, LostAnswer, Late, Reboot]
         }
         (Class::Effect | Class::Heartbeat, Edge::Tart) => {
-            &[CrashBefore, CrashAfter, Error, TimeOut, LostAnswer]
+            &[CrashBefore, CrashAfter, Error, TimeOut, LostAnswer, Slow]
         }
         (Class::Read, Edge::Kubernetes | Edge::Scaleway) => &[Error, Denied, TimeOut, Stale],
         (Class::Read, Edge::Ssh) => &[Error, TimeOut, Reboot],

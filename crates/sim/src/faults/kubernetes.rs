@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::fault::{Class, Edge, Fault};
 use super::trace::Process;
-use super::{Faults, HELD, LATE, SERVER_TIMEOUT, STALE};
+use super::{Faults, HELD, LATE, SERVER_TIMEOUT, SLOW, STALE};
 use crate::kubernetes::{Call, Delivery, Gate, Refusal, Verb, Verdict};
 
 impl Gate for Faults {
@@ -16,6 +16,7 @@ impl Gate for Faults {
         let verdict = match self.judge(call) {
             None => Verdict::Pass,
             Some(Fault::TimeOut) => return times_out().boxed(),
+            Some(Fault::Slow) => return slowly().boxed(),
             Some(fault) => verdict(call, fault),
         };
         std::future::ready(verdict).boxed()
@@ -72,6 +73,11 @@ fn class(process: &Process, call: &Call) -> Class {
     if beats && (lease || node) { Class::Heartbeat } else { Class::Effect }
 }
 
+async fn slowly() -> Verdict {
+    tokio::time::sleep(SLOW).await;
+    Verdict::Pass
+}
+
 /// No server keeps a request for ever: it says so when its own time is up.
 async fn times_out() -> Verdict {
     tokio::time::sleep(SERVER_TIMEOUT).await;
@@ -93,6 +99,7 @@ fn verdict(call: &Call, fault: Fault) -> Verdict {
         Fault::Stale if call.verb == Verb::Watch => Verdict::Pass,
         Fault::Stale => Verdict::Stale(STALE.saturating_sub(Duration::from_nanos(1))),
         Fault::TimeOut
+        | Fault::Slow
         | Fault::Reboot
         | Fault::Drop
         | Fault::Twice

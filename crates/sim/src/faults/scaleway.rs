@@ -12,7 +12,7 @@ use tower::ServiceExt;
 
 use super::fault::{Class, Edge, Fault};
 use super::trace::Process;
-use super::{Faults, LATE, STALE};
+use super::{Faults, LATE, SLOW, STALE};
 
 /// What the gate keeps of earlier calls.
 #[derive(Default)]
@@ -26,13 +26,13 @@ pub(super) struct Memory {
 type Answered = Result<Response<Bytes>, TransportError>;
 
 impl Faults {
-    /// `inner` behind this gate; all calls are the provider's.
+    /// `inner` behind this gate, as `process` calls it.
     #[must_use]
-    pub fn gated(self: &Arc<Self>, inner: Transport) -> Transport {
-        let faults = self.clone();
+    pub fn gated(self: &Arc<Self>, process: &Process, inner: Transport) -> Transport {
+        let (faults, process) = (self.clone(), process.clone());
         Transport::new(tower::service_fn(move |request| {
-            let (faults, inner) = (faults.clone(), inner.clone());
-            async move { faults.call_scaleway(inner, request).await }
+            let (faults, process, inner) = (faults.clone(), process.clone(), inner.clone());
+            async move { faults.call_scaleway(process, inner, request).await }
         }))
     }
 
@@ -40,14 +40,17 @@ impl Faults {
         self.scaleway.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn call_scaleway(&self, inner: Transport, request: Request<Bytes>) -> Answered {
+    async fn call_scaleway(
+        &self,
+        process: Process,
+        inner: Transport,
+        request: Request<Bytes>,
+    ) -> Answered {
         self.arrive(&inner).await;
         let read = request.method() == Method::GET;
         let class = if read { Class::Read } else { Class::Effect };
         let told = describe(&request);
-        let Some(entry) =
-            self.enter(Process::Provider, Edge::Scaleway, class, false, || told.clone())
-        else {
+        let Some(entry) = self.enter(process, Edge::Scaleway, class, false, || told.clone()) else {
             return inner.oneshot(request).await;
         };
         let number = entry.number;
@@ -74,7 +77,10 @@ impl Faults {
                     None => self.forward(&inner, request, number).await,
                 }
             }
-            _ => {
+            fault => {
+                if fault == Some(Fault::Slow) {
+                    tokio::time::sleep(SLOW).await;
+                }
                 let answer = self.forward(&inner, request, number).await?;
                 if read {
                     self.memory().answers.insert(told, (Instant::now(), answer.clone()));

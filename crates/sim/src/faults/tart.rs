@@ -9,7 +9,7 @@ use tart_kubelet::{Share, Vm, VmError};
 
 use super::fault::{Class, Edge, Fault};
 use super::trace::Process;
-use super::{Faults, SERVER_TIMEOUT};
+use super::{Faults, SERVER_TIMEOUT, SLOW};
 use crate::tart::SimTart;
 
 /// A Mac's Tart, as one agent calls it.
@@ -52,6 +52,9 @@ impl GatedTart {
                 Err(VmError::Failed { what: told, said: "the simulated Tart fails".to_owned() })
             }
             fault => {
+                if fault == Some(Fault::Slow) {
+                    tokio::time::sleep(SLOW).await;
+                }
                 let done = call.await;
                 let answer = if done.is_ok() { "ok" } else { "failed" };
                 faults.answer(entry.number, answer);

@@ -7,10 +7,12 @@ use std::time::Duration;
 use super::fault::{Class, Edge, Fault, possible};
 
 /// One of the processes that are under test.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Process {
     /// The Cluster API provider.
     Provider,
+    /// Another one of the same cluster, that believes to lead as well.
+    SecondProvider,
     /// The runner-pool controller.
     RunnerPools,
     /// The agent of the Node of this name.
@@ -19,10 +21,18 @@ pub enum Process {
 
 /// The user name that the provider has in a world.
 pub const PROVIDER: &str = "provider";
+/// The user name that another provider of the same world has.
+pub const SECOND_PROVIDER: &str = "second-provider";
 /// The user name that the runner-pool controller has in a world.
 pub const RUNNER_POOLS: &str = "runner-pools";
 
 impl Process {
+    /// Whether it is one of the providers.
+    #[must_use]
+    pub fn is_provider(&self) -> bool {
+        matches!(self, Self::Provider | Self::SecondProvider)
+    }
+
     /// Whose user name this is; `None` for stand-ins and people, who are not under test.
     #[must_use]
     pub fn of_user(user: &str) -> Option<Self> {
@@ -32,6 +42,7 @@ impl Process {
         let account = user.strip_prefix("system:serviceaccount:")?.split_once(':')?.1;
         match account {
             PROVIDER => Some(Self::Provider),
+            SECOND_PROVIDER => Some(Self::SecondProvider),
             RUNNER_POOLS => Some(Self::RunnerPools),
             account => account.strip_prefix("tart-kubelet-").map(|node| Self::Agent(node.into())),
         }
@@ -42,6 +53,7 @@ impl fmt::Display for Process {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Provider => f.pad("provider"),
+            Self::SecondProvider => f.pad("second provider"),
             Self::RunnerPools => f.pad("runner pools"),
             Self::Agent(node) => f.pad(&format!("agent {node}")),
         }
@@ -107,6 +119,7 @@ mod tests {
     fn processes_are_known_by_their_user_names() {
         for (user, process) in [
             ("system:serviceaccount:default:provider", Some(Process::Provider)),
+            ("system:serviceaccount:default:second-provider", Some(Process::SecondProvider)),
             ("system:serviceaccount:default:runner-pools", Some(Process::RunnerPools)),
             (
                 "system:serviceaccount:default:tart-kubelet-macs-a",

@@ -58,6 +58,7 @@ impl State {
             Nature::Secret if created => self.issue_token(key, &object),
             Nature::Definition if deleting => self.empty_definition(key, now),
             Nature::Definition => self.establish(key, &object, now),
+            Nature::SigningRequest => self.sign(key, &object, now),
             Nature::Event => {
                 let ends = now.checked_add(EVENT_LIFE).unwrap_or(Timestamp::MAX);
                 self.event_ends.push_back((ends, key.clone(), object.clone()));

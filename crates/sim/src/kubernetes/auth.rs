@@ -27,6 +27,19 @@ impl Identity {
         Self { user: "kubernetes-admin".to_owned(), groups }
     }
 
+    /// A controller that stands in for a real one, and may do all that it tries.
+    #[must_use]
+    pub fn stand_in(name: impl Into<String>) -> Self {
+        Self { user: name.into(), ..Self::admin() }
+    }
+
+    /// A Node.
+    #[must_use]
+    pub fn node(name: &str) -> Self {
+        let groups = vec!["system:nodes".to_owned(), "system:authenticated".to_owned()];
+        Self { user: format!("system:node:{name}"), groups }
+    }
+
     /// A service account.
     #[must_use]
     pub fn service_account(namespace: &str, name: &str) -> Self {

@@ -1,40 +1,80 @@
-//! Who may do what, by the Roles and bindings that are stored. No I/O.
+//! Who may do what: by the Roles and bindings that are stored, and for Nodes by what is theirs. No
+//! I/O.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::auth::Identity;
-use super::gate::Call;
+use super::gate::{Call, Verb};
 use super::kind::Kind;
 use super::refusal::{Refusal, details};
-use super::state::State;
+use super::selector::Selector;
+use super::state::{Ask, State};
 
 /// Where roles and bindings are stored.
 const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
 const CLUSTER_BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";
 const ROLES: &str = "roles.rbac.authorization.k8s.io";
 const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
+/// The group of roles and bindings.
+const RBAC: &str = "rbac.authorization.k8s.io";
 /// Members may do everything, whatever roles say.
 const MASTERS: &str = "system:masters";
 
+/// What somebody wants to do, in the words of roles.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wish<'a> {
+    pub verb: &'a str,
+    pub group: &'a str,
+    pub resource: &'a str,
+    pub subresource: Option<&'a str>,
+    pub namespace: Option<&'a str>,
+    pub name: Option<&'a str>,
+    /// Which objects of many.
+    pub selector: Option<&'a Selector>,
+}
+
 impl State {
-    /// Refuses a call for which no role gives its caller the right.
-    pub fn authorize(&self, kind: &Kind, call: &Call) -> Result<(), Refusal> {
-        if call.who.groups.iter().any(|group| group == MASTERS) {
-            return Ok(());
+    /// Refuses a call to which its caller has no right.
+    pub fn authorize(&self, ask: &Ask, call: &Call, body: &Value) -> Result<(), Refusal> {
+        let kind = ask.kind();
+        let verb = call.verb.to_string();
+        let wish = Wish {
+            verb: &verb,
+            group: &kind.group,
+            resource: &kind.plural,
+            subresource: call.subresource.as_deref(),
+            namespace: call.namespace.as_deref(),
+            // A name that is still to be given cannot be asked for.
+            name: ask.target.name.as_deref(),
+            selector: Some(&ask.options.selector),
+        };
+        if !self.allows(&call.who, &wish) {
+            return Err(forbidden(kind, call));
         }
+        self.may_bind(kind, call, body)?;
+        self.restrict_node(ask, call, body)
+    }
+
+    /// Whether `who` may do what it wishes.
+    pub fn allows(&self, who: &Identity, wish: &Wish<'_>) -> bool {
+        who.groups.iter().any(|group| group == MASTERS)
+            || self.roles_allow(who, wish)
+            || self.node_may(who, wish)
+    }
+
+    fn roles_allow(&self, who: &Identity, wish: &Wish<'_>) -> bool {
         let bound = self.store.objects(CLUSTER_BINDINGS, None);
         let everywhere = bound.map(|(_, binding)| (binding, None));
-        let here = call.namespace.as_deref();
+        let here = wish.namespace;
         let bound = here.map(|here| self.store.objects(BINDINGS, Some(here)));
         let here = bound.into_iter().flatten().map(|(_, binding)| (binding, here));
-        let allowed = everywhere
+        everywhere
             .chain(here)
-            .filter(|(binding, _)| names(binding, &call.who))
+            .filter(|(binding, _)| names(binding, who))
             .filter_map(|(binding, place)| self.role(binding, place))
-            .any(|role| array(&role["rules"]).iter().any(|rule| allows(rule, kind, call)));
-        if allowed { Ok(()) } else { Err(forbidden(kind, call)) }
+            .any(|role| array(&role["rules"]).iter().any(|rule| allows(rule, wish)))
     }
 
     /// The role that a binding gives, which lies in `place` unless it is for all namespaces.
@@ -46,6 +86,31 @@ impl State {
         let place = if cluster_wide { None } else { place };
         let mut roles = self.store.objects(resource, place);
         roles.find(|((_, name), _)| name == wanted).map(|(_, role)| role.clone())
+    }
+
+    /// Nobody hands out a role without the right to: `bind` on it. (The real server is content with
+    /// all of the role's own rights, too.)
+    fn may_bind(&self, kind: &Kind, call: &Call, body: &Value) -> Result<(), Refusal> {
+        let binds = matches!(&*kind.key, CLUSTER_BINDINGS | BINDINGS);
+        if !binds || call.verb != Verb::Create {
+            return Ok(());
+        }
+        let reference = &body["roleRef"];
+        let cluster_wide = reference["kind"] == "ClusterRole";
+        let wish = Wish {
+            verb: "bind",
+            group: RBAC,
+            resource: if cluster_wide { "clusterroles" } else { "roles" },
+            subresource: None,
+            namespace: call.namespace.as_deref().filter(|_| !cluster_wide),
+            name: reference["name"].as_str(),
+            selector: None,
+        };
+        if self.allows(&call.who, &wish) {
+            return Ok(());
+        }
+        let why = format!("user {:?} may not bind {:?}", call.who.user, wish.name);
+        Err(Refusal::forbidden(kind, call.name.as_deref().unwrap_or_default(), &why))
     }
 }
 
@@ -60,7 +125,8 @@ fn names(binding: &Value, who: &Identity) -> bool {
         match subject["kind"].as_str() {
             Some("ServiceAccount") => {
                 let namespace = subject["namespace"].as_str().unwrap_or_default();
-                who.user == format!("system:serviceaccount:{namespace}:{name}")
+                let account = who.user.strip_prefix("system:serviceaccount:");
+                account.and_then(|account| account.split_once(':')) == Some((namespace, name))
             }
             Some("Group") => who.groups.iter().any(|group| group == name),
             _ => who.user == name,
@@ -68,19 +134,19 @@ fn names(binding: &Value, who: &Identity) -> bool {
     })
 }
 
-fn allows(rule: &Value, kind: &Kind, call: &Call) -> bool {
+fn allows(rule: &Value, wish: &Wish<'_>) -> bool {
     let lists = |field: &str, wanted: &str| {
         array(&rule[field]).iter().any(|item| item == "*" || item == wanted)
     };
-    let resource = match &call.subresource {
-        Some(subresource) => format!("{}/{subresource}", kind.plural),
-        None => kind.plural.clone(),
+    let resource = || match wish.subresource {
+        Some(below) => lists("resources", &format!("{}/{below}", wish.resource)),
+        None => lists("resources", wish.resource),
     };
     let only = array(&rule["resourceNames"]);
-    let named = || call.name.as_deref().is_some_and(|name| only.iter().any(|item| item == name));
-    lists("verbs", &call.verb.to_string())
-        && lists("apiGroups", &kind.group)
-        && lists("resources", &resource)
+    let named = || wish.name.is_some_and(|name| only.iter().any(|item| item == name));
+    lists("verbs", wish.verb)
+        && lists("apiGroups", wish.group)
+        && resource()
         && (only.is_empty() || named())
 }
 

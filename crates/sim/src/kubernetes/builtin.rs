@@ -121,6 +121,7 @@ fn cluster() -> Vec<Kind> {
         Kind::built_in::<CertificateSigningRequest>("certificatesigningrequest")
             .short(&["csr"])
             .cluster_wide()
+            .nature(Nature::SigningRequest)
             .status(StatusRule::Isolated)
             .actions(&["approval"])
             .columns(columns::signing_requests()),

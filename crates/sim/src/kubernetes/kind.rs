@@ -91,6 +91,8 @@ pub(crate) enum Nature {
     Secret,
     /// Has tokens.
     ServiceAccount,
+    /// Asks for a certificate.
+    SigningRequest,
     /// Defines a kind.
     Definition,
     /// An object of a defined kind.

@@ -103,6 +103,24 @@ impl Refusal {
         Self { details: details(kind, name), ..Self::new(403, "Forbidden", message) }
     }
 
+    /// What a Pod that runs as a VM on a Mac does not have. One that does not run yet says so, as
+    /// with any agent.
+    pub(crate) fn no_stream(kind: &Kind, pod: &Value, what: &str) -> Self {
+        let name = pod["metadata"]["name"].as_str().unwrap_or_default();
+        let container = pod["spec"]["containers"][0]["name"].as_str().unwrap_or_default();
+        if pod["status"]["phase"] == "Pending" {
+            let why = "ContainerCreating";
+            let message =
+                format!("container {container:?} in pod {name:?} is waiting to start: {why}");
+            return Self::bad_request(message);
+        }
+        let message = format!(
+            "the agent on a Mac serves no {what}: what a guest writes stays in it, and a runner's \
+             job has its log at its CI server"
+        );
+        Self { details: details(kind, name), ..Self::new(501, "NotImplemented", message) }
+    }
+
     /// The 422 of an object with `faults`.
     pub(crate) fn invalid(kind: &Kind, name: &str, faults: &[Fault]) -> Self {
         let full = if kind.group.is_empty() {

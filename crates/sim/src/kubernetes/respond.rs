@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::auth::Identity;
 use super::document;
 use super::gate::{Call, Verb, Verdict};
-use super::kind::StatusRule;
+use super::kind::{Kind, Nature, StatusRule};
 use super::list::page_version;
 use super::patch::Patch;
 use super::refusal::Refusal;
@@ -64,6 +64,13 @@ async fn respond(
     parts: &Parts,
     body: &Bytes,
 ) -> Result<Answer, Refusal> {
+    if parts.method == Method::POST {
+        let enforced = server.enforces_roles.load(Ordering::Relaxed);
+        let reviewed = server.state().review(parts.uri.path(), &who, enforced, body);
+        if let Some(answer) = reviewed {
+            return answer.map(|answer| show(201, &answer));
+        }
+    }
     let registry = server.state().registry.clone();
     let target = match route(&registry, parts.uri.path())? {
         Route::Objects(target) => target,
@@ -175,7 +182,8 @@ impl Request {
             options: self.options.clone(),
         };
         if server.enforces_roles.load(Ordering::Relaxed) {
-            server.state().authorize(ask.kind(), call)?;
+            let body = serde_json::from_slice(&self.body).unwrap_or_default();
+            server.state().authorize(&ask, call, &body)?;
         }
         if self.verb == Verb::Watch {
             return follow(server, ask, self.view(), call);
@@ -264,6 +272,10 @@ fn below(
         || (subresource == "approval" && version.actions.contains(&"approval"));
     let key = ask.target.key().ok_or_else(Refusal::no_such_path)?;
     match verb {
+        Verb::Get | Verb::Create if is_stream(kind, subresource) => {
+            let pod = state.find(kind, &key)?;
+            Err(Refusal::no_stream(kind, &pod, subresource))
+        }
         Verb::Get if is_status => {
             let object = state.find(kind, &key)?;
             Ok(show(200, &super::state::present(kind, ask.target.version, &object)))
@@ -287,6 +299,12 @@ fn below(
         }
         _ => Err(Refusal::no_such_path()),
     }
+}
+
+/// What the agent of a Node would stream, if it served any.
+fn is_stream(kind: &Kind, subresource: &str) -> bool {
+    kind.nature == Nature::Pod
+        && matches!(subresource, "log" | "exec" | "attach" | "portforward" | "proxy")
 }
 
 fn patch(

@@ -81,6 +81,12 @@ impl Selector {
         self.fields.iter().find(named).map(|term| term.value.as_str())
     }
 
+    /// Whether it asks for nothing but objects whose `field` is `value`.
+    pub fn demands(&self, field: &str, value: &str) -> bool {
+        let pointer = format!("/{}", field.replace('.', "/"));
+        self.fields.iter().any(|term| term.equal && term.pointer == pointer && term.value == value)
+    }
+
     /// Whether it asks for all.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()

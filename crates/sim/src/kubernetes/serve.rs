@@ -42,7 +42,8 @@ pub enum ServeError {
 impl ApiServer {
     /// Serves HTTPS on `listener` until the future is dropped, which ends every connection too.
     ///
-    /// Every request needs the bearer token of somebody known.
+    /// Every request needs the bearer token of somebody known, or a certificate that was signed
+    /// here.
     pub async fn serve(&self, listener: TcpListener) -> Result<Infallible, ServeError> {
         let authority = self.inner.authority.as_ref().ok_or(ServeError::NoAuthority)?;
         let acceptor = TlsAcceptor::from(Arc::new(authority.server_config()?));
@@ -91,9 +92,11 @@ async fn connection(server: ApiServer, acceptor: TlsAcceptor, stream: TcpStream)
         }
         Err(_) => return,
     };
+    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let shown: Option<Arc<[u8]>> = shown.map(|certificate| certificate.as_ref().into());
     let service = service_fn(|request: Request<Incoming>| {
-        let server = server.clone();
-        async move { Ok::<_, Infallible>(answer(&server, request).await) }
+        let (server, shown) = (server.clone(), shown.clone());
+        async move { Ok::<_, Infallible>(answer(&server, shown.as_deref(), request).await) }
     });
     let outcome = hyper::server::conn::http1::Builder::new()
         .serve_connection(TokioIo::new(stream), service)
@@ -103,7 +106,7 @@ async fn connection(server: ApiServer, acceptor: TlsAcceptor, stream: TcpStream)
     }
 }
 
-async fn answer(server: &ApiServer, request: Request<Incoming>) -> Answer {
+async fn answer(server: &ApiServer, shown: Option<&[u8]>, request: Request<Incoming>) -> Answer {
     let (parts, body) = request.into_parts();
     let body: Bytes = match Limited::new(body, BODY_BYTES).collect().await {
         Ok(body) => body.to_bytes(),
@@ -112,5 +115,5 @@ async fn answer(server: &ApiServer, request: Request<Incoming>) -> Answer {
             return respond::refuse(&Refusal::new(413, "RequestEntityTooLarge", message));
         }
     };
-    server.answer_bearer(&parts, &body).await
+    server.answer_known(shown, &parts, &body).await
 }

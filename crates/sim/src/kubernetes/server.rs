@@ -41,7 +41,7 @@ pub(crate) struct Inner {
     pub clock: Clock,
     state: Mutex<State>,
     pub gate: Option<Arc<dyn Gate>>,
-    pub authority: Option<Authority>,
+    pub authority: Option<Arc<Authority>>,
     /// Whether a caller needs a role for what it asks.
     pub enforces_roles: AtomicBool,
     /// Requests that are still on their way; performed when they are due and somebody asks.
@@ -95,8 +95,10 @@ impl ApiServer {
             || NO_AUTHORITY.to_owned(),
             |authority| authority.certificate().to_owned(),
         );
+        let authority = setup.authority.map(Arc::new);
         let mut state = State::new(setup.clock.now(), setup.seed, setup.registry, certificate);
-        if let Some(authority) = &setup.authority {
+        if let Some(authority) = &authority {
+            state.signer = Some(authority.clone());
             let token = authority.admin_token().expose_secret().to_owned();
             state.tokens.grant(token, Identity::admin(), None, Vec::new());
         }
@@ -104,7 +106,7 @@ impl ApiServer {
             clock: setup.clock,
             state: Mutex::new(state),
             gate: setup.gate,
-            authority: setup.authority,
+            authority,
             enforces_roles: AtomicBool::new(false),
             late: Mutex::default(),
         };
@@ -151,11 +153,20 @@ impl ApiServer {
         kube::Client::new(service, "default")
     }
 
-    /// Answers a request that came over a connection, by its bearer token.
-    pub(crate) async fn answer_bearer(&self, parts: &http::request::Parts, body: &Bytes) -> Answer {
+    /// Answers a request that came over a connection, by the certificate (DER) that its client
+    /// showed, or by its bearer token.
+    pub(crate) async fn answer_known(
+        &self,
+        shown: Option<&[u8]>,
+        parts: &http::request::Parts,
+        body: &Bytes,
+    ) -> Answer {
         let bearer = parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let token = bearer.and_then(|value| value.strip_prefix("Bearer "));
-        match token.and_then(|token| self.identify(token.trim())) {
+        let now = self.inner.clock.now();
+        let of_certificate =
+            shown.and_then(|der| self.inner.state().certificates.identify(der, now).cloned());
+        match of_certificate.or_else(|| self.identify(token?.trim())) {
             Some(who) => respond::answer(&self.inner, who, parts, body).await,
             None => respond::refuse(&Refusal::unauthorized()),
         }

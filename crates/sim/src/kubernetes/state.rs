@@ -17,7 +17,9 @@ use super::kind::{Kind, Nature, Shape};
 use super::refusal::Refusal;
 use super::registry::Registry;
 use super::request::{Options, Target};
+use super::signing::Certificates;
 use super::store::{ObjectKey, Store, uid_of};
+use super::tls::Authority;
 
 /// One request, read.
 #[derive(Clone, Debug)]
@@ -51,6 +53,9 @@ pub(crate) struct State {
     pub event_ends: VecDeque<(Timestamp, ObjectKey, Arc<Value>)>,
     /// The certificate that service accounts are told to trust.
     pub authority: String,
+    /// Signs certificates of clients, if anybody does.
+    pub signer: Option<Arc<Authority>>,
+    pub certificates: Certificates,
 }
 
 impl State {
@@ -66,6 +71,8 @@ impl State {
             pending: VecDeque::new(),
             event_ends: VecDeque::new(),
             authority,
+            signer: None,
+            certificates: Certificates::default(),
         };
         for definition in state.registry.installed(now).iter() {
             let name = definition["metadata"]["name"].as_str().unwrap_or_default();

@@ -1,15 +1,22 @@
 //! A certificate authority of the server's own, made anew for each run.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, KeyUsagePurpose,
-    SanType,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, CertifiedIssuer, DnType,
+    DnValue, ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
 };
+use rustls::RootCertStore;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::server::WebPkiClientVerifier;
 use secrecy::SecretString;
+
+use super::auth::Identity;
 
 /// Why no authority could be made.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +31,7 @@ pub enum AuthorityError {
 
 /// Who signs the server's certificate, and the one token that nobody can guess.
 pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
     certificate: String,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -51,6 +59,7 @@ impl Authority {
         let token = URL_SAFE_NO_PAD.encode(bits);
         Ok(Self {
             certificate: authority.pem(),
+            issuer: authority,
             chain: vec![server.der().clone()],
             key: PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
             admin_token: SecretString::from(token),
@@ -69,14 +78,73 @@ impl Authority {
         &self.admin_token
     }
 
-    /// How the server presents itself.
+    /// Signs a request (PEM) for a client, if `fits` is content with whom it is for. The
+    /// certificate's own dates are whole days; the server knows the exact time.
+    pub(crate) fn sign(
+        &self,
+        request: &str,
+        now: Timestamp,
+        ends: Timestamp,
+        fits: impl FnOnce(&Identity) -> Result<(), &'static str>,
+    ) -> Result<Signed, String> {
+        let mut request = CertificateSigningRequestParams::from_pem(request)
+            .map_err(|error| format!("the request cannot be read: {error}"))?;
+        let params = &mut request.params;
+        let mut who = Identity { user: String::new(), groups: vec![] };
+        for (kind, value) in params.distinguished_name.iter() {
+            match kind {
+                DnType::CommonName => who.user = text(value),
+                DnType::OrganizationName => who.groups.push(text(value)),
+                _ => return Err("the subject has more than a name and organizations".to_owned()),
+            }
+        }
+        fits(&who).map_err(str::to_owned)?;
+        who.groups.push("system:authenticated".to_owned());
+        params.is_ca = IsCa::NoCa;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let day = SignedDuration::from_hours(24);
+        let date = |time: Timestamp| {
+            let date = time.to_zoned(TimeZone::UTC).date();
+            let number = |part: i8| u8::try_from(part).unwrap_or(1);
+            date_time_ymd(i32::from(date.year()), number(date.month()), number(date.day()))
+        };
+        params.not_before = date(now.checked_sub(day).unwrap_or(now));
+        params.not_after = date(ends.checked_add(day).unwrap_or(ends));
+        let signed = request.signed_by(&self.issuer).map_err(|error| error.to_string())?;
+        Ok(Signed { pem: signed.pem(), der: signed.der().to_vec(), who })
+    }
+
+    /// How the server presents itself, and whose certificates it believes.
     pub(crate) fn server_config(&self) -> Result<rustls::ServerConfig, rustls::Error> {
-        let provider = rustls::crypto::ring::default_provider();
-        let mut config = rustls::ServerConfig::builder_with_provider(provider.into())
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone())?;
+        let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider.clone())
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| rustls::Error::General(error.to_string()))?;
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
+            .with_client_cert_verifier(clients)
             .with_single_cert(self.chain.clone(), self.key.clone_key())?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(config)
+    }
+}
+
+/// A client's certificate.
+pub(crate) struct Signed {
+    pub pem: String,
+    pub der: Vec<u8>,
+    pub who: Identity,
+}
+
+fn text(value: &DnValue) -> String {
+    match value {
+        DnValue::Utf8String(text) => text.clone(),
+        DnValue::PrintableString(text) => text.as_str().to_owned(),
+        DnValue::Ia5String(text) => text.as_str().to_owned(),
+        _ => String::new(),
     }
 }

@@ -10,8 +10,9 @@ use applecart_core::{machine, runner_pool};
 use applecart_mac::{FleetWide, Payload};
 use applecart_operator::{provider, sweep};
 use secrecy::ExposeSecret;
+use serde_json::Value;
 
-use super::{Host, NAMESPACE, POOL_PREFIX};
+use super::{AGENT_ROLE, Host, NAMESPACE, POOL_PREFIX};
 use crate::faults::Faults;
 use crate::kubernetes::Authority;
 use crate::mac::{SimMac, tart_bundle};
@@ -40,6 +41,12 @@ pub struct WorldSettings {
     pub ssh_latency: Duration,
     /// Whether there is a host at Scaleway that is nobody's here.
     pub foreign: bool,
+    /// Roles and bindings; if there are any, nobody may do what they do not say.
+    pub roles: &'static [Value],
+    /// How many providers there are, one or two; each believes to lead.
+    pub providers: usize,
+    /// Whether Deployments get their Pods.
+    pub deployments: bool,
     /// Whether jobs come in, claim idle runners and end.
     pub jobs: bool,
     /// What goes wrong, if anything.
@@ -118,7 +125,7 @@ impl WorldSettings {
             watch_namespace: None,
             default_pool_prefix: Some(POOL_PREFIX.to_owned()),
             api_server_url: self.api_url.clone(),
-            agent_role: "tart-kubelet".to_owned(),
+            agent_role: AGENT_ROLE.to_owned(),
             remote_token: None,
             host_cpu: 8,
             host_memory_mb: 14336,

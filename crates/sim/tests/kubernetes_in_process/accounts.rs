@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use applecart_sim::kubernetes::Identity;
+use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
@@ -75,4 +76,48 @@ async fn where_roles_are_enforced_a_caller_may_do_what_they_say_and_no_more() {
     let secrets: Api<Secret> = Api::default_namespaced(ada);
     assert_eq!(refused(secrets.get("one").await), code(404, "NotFound"));
     assert_eq!(refused(secrets.get("two").await), code(403, "Forbidden"), "another name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gives_a_role_away_without_the_right_to_bind_it() {
+    let server = server();
+    let client = admin(&server);
+    let create = PostParams::default();
+    let roles: Api<ClusterRole> = Api::all(client.clone());
+    let role = json!({"metadata": {"name": "giver"}, "rules": [
+        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterrolebindings"],
+         "verbs": ["create"]},
+        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"],
+         "resourceNames": ["small"], "verbs": ["bind"]}]});
+    roles.create(&create, &serde_json::from_value(role).unwrap()).await.unwrap();
+    let bindings: Api<ClusterRoleBinding> = Api::all(client);
+    let bind = |name: &str, role: &str| -> ClusterRoleBinding {
+        serde_json::from_value(json!({"metadata": {"name": name}, "roleRef":
+            {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "ada"}]}))
+        .unwrap()
+    };
+    bindings.create(&create, &bind("ada", "giver")).await.unwrap();
+    server.enforce_roles();
+    let ada = server.client(Identity::service_account("default", "ada"));
+    let bindings: Api<ClusterRoleBinding> = Api::all(ada);
+    bindings.create(&create, &bind("one", "small")).await.unwrap();
+    let great = bindings.create(&create, &bind("two", "cluster-admin")).await;
+    assert_eq!(refused(great), code(403, "Forbidden"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn somebody_who_asks_what_it_may_do_is_told() {
+    let server = server();
+    server.enforce_roles();
+    let may = async |who: Identity, verb: &str, resource: &str| {
+        let reviews: Api<SelfSubjectAccessReview> = Api::all(server.client(who));
+        let question = json!({"spec": {"resourceAttributes":
+            {"verb": verb, "resource": resource, "namespace": "default"}}});
+        let question = serde_json::from_value(question).unwrap();
+        let answer = reviews.create(&PostParams::default(), &question).await.unwrap();
+        answer.status.unwrap().allowed
+    };
+    assert!(may(Identity::admin(), "delete", "pods").await);
+    assert!(!may(Identity::user("ada"), "delete", "pods").await);
 }

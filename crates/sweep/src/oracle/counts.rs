@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use applecart_sim::faults::{Class, Edge, Fault, Process, Step};
 
+use crate::run::End;
+
 /// How much later than without it a story may be over, for each fault.
 const DELAY: Duration = Duration::from_mins(10);
 /// How long a command on a Mac may take: unpacking Tart.
@@ -67,6 +69,11 @@ pub struct Limits {
 }
 
 impl Limits {
+    /// What `reference`, a run without faults, says.
+    pub fn of(reference: &End) -> Self {
+        Self { took: reference.took, counts: reference.counts.clone() }
+    }
+
     /// Compares a run with the one without faults.
     pub fn check(&self, took: Duration, counts: &Counts, steps: &[Step]) -> Result<(), String> {
         let faults: Vec<&Step> = steps.iter().filter(|step| step.fault.is_some()).collect();
@@ -102,7 +109,7 @@ fn excused(what: &str, faults: &[&Step]) -> usize {
             }
             // A provider that is held up notices a deletion later; a Mac whose bootstrap goes on
             // beside it may become a Node meanwhile, which then has to go.
-            NODE_LEASE | "create nodes" | "delete nodes" => step.process == Process::Provider,
+            NODE_LEASE | "create nodes" | "delete nodes" => step.process.is_provider(),
             _ => false,
         }
     };

@@ -14,14 +14,20 @@ use crate::story::Story;
 /// Every destructive call is sent within this time of a read of its host.
 const FENCE: Duration = Duration::from_secs(10);
 
-/// Looks at what a story left behind.
-pub fn at_end(world: &World, story: Story, steps: &[Step]) -> Result<(), String> {
+/// Looks at all that was done on the way.
+pub fn on_the_way(world: &World, steps: &[Step]) -> Result<(), String> {
     fenced(steps)?;
-    secrets(world, steps)?;
+    secrets(world, steps)
+}
+
+/// Looks at what a story left behind.
+pub fn at_end(world: &World, story: Story) -> Result<(), String> {
     match story {
-        Story::Release | Story::EarlyDelete | Story::DeleteAnywhere | Story::Drain => {
-            nothing_left(world)
-        }
+        Story::Release
+        | Story::EarlyDelete
+        | Story::DeleteAnywhere
+        | Story::Drain
+        | Story::TwoLeaders => nothing_left(world),
         Story::Claim | Story::Scale | Story::Pod | Story::WarmUp | Story::Job => {
             no_spare_vms(world, story)
         }

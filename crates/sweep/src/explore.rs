@@ -1,0 +1,248 @@
+//! A tree of processes: what plans have in common happens once. The trunk plays the story without
+//! faults; where a plan's first fault is due, the process splits, and the child meets the fault and
+//! goes on alone. A plan costs what comes after its fault, and ends as if it had run by itself.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use applecart_entropy::{Side, end, fork};
+use applecart_sim::faults::{Ahead, Class, Fault};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, WaitOptions, waitpid};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
+
+use crate::oracle::Limits;
+use crate::run::{Case, End, play_here, prepare};
+
+/// A second crash comes at each later effect.
+const CRASHES: [Fault; 2] = [Fault::CrashBefore, Fault::CrashAfter];
+
+/// What became of plans.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// How many ran.
+    pub plans: usize,
+    /// Those that broke something, and what.
+    pub broken: Vec<(Case, String)>,
+    /// The digest of the trace of each plan with one fault.
+    pub digests: Vec<(Case, u64)>,
+}
+
+/// What a process tells its parent when it ends.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Report {
+    plans: usize,
+    digest: u64,
+    /// Faults, as on the command line, and what they broke.
+    broken: Vec<(Vec<(usize, String)>, String)>,
+}
+
+/// A process that runs a plan.
+struct Child {
+    id: Option<Pid>,
+    case: Case,
+    report: PipeReader,
+}
+
+/// Where the plans of one process part.
+pub struct Explorer {
+    state: Mutex<State>,
+    /// Rings when the Machine of a story that deletes at any moment is to be deleted.
+    pub deleted: Notify,
+    /// Rings when nothing is left for this process but to wait for others.
+    pub over: Notify,
+}
+
+struct State {
+    /// What this process runs.
+    case: Case,
+    /// What of it is still to come.
+    rest: VecDeque<(usize, Fault)>,
+    /// Plans that begin later, by the step at which they do.
+    later: BTreeMap<usize, Vec<Case>>,
+    /// Whether every later effect meets a crash, each in a process of its own.
+    pairs: bool,
+    /// How many children there may be at once.
+    most: usize,
+    children: Vec<Child>,
+    found: Found,
+    /// Where a child tells what it found; the trunk has nobody to tell.
+    parent: Option<PipeWriter>,
+}
+
+/// Runs all `cases`, which differ from `calm` in what goes wrong, each in a process of its own that
+/// splits off where it first differs; `pairs`: after every crash another, at every later effect.
+pub fn explore(calm: &Case, cases: Vec<Case>, limits: Option<Limits>, pairs: bool) -> Found {
+    prepare();
+    let most = std::thread::available_parallelism().map_or(1, usize::from);
+    let explorer = Arc::new(Explorer::new(calm.clone(), cases, pairs, most));
+    // A fresh thread, as for a run by itself: hash maps take their keys from the thread's first.
+    let trunk = std::thread::spawn(move || {
+        let ended = catch_unwind(AssertUnwindSafe(|| play_here(&explorer, limits)));
+        explorer.finish(ended.unwrap_or_else(|_| End::panicked()))
+    });
+    trunk.join().expect("what panics is caught")
+}
+
+impl Explorer {
+    /// For one case, alone.
+    pub fn alone(case: &Case) -> Arc<Self> {
+        let mut alone = Self::new(case.clone(), vec![], false, 0);
+        alone.state_mut().rest = case.faults.iter().copied().collect();
+        Arc::new(alone)
+    }
+
+    fn new(calm: Case, cases: Vec<Case>, pairs: bool, most: usize) -> Self {
+        let mut later: BTreeMap<usize, Vec<Case>> = BTreeMap::new();
+        for case in cases {
+            later.entry(case.begins()).or_default().push(case);
+        }
+        let state = State {
+            case: calm,
+            rest: VecDeque::new(),
+            later,
+            pairs,
+            most,
+            children: Vec::new(),
+            found: Found::default(),
+            parent: None,
+        };
+        Self { state: Mutex::new(state), deleted: Notify::new(), over: Notify::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state_mut(&mut self) -> &mut State {
+        self.state.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What this process runs, as far as it is decided.
+    pub fn case(&self) -> Case {
+        self.state().case.clone()
+    }
+
+    /// What goes wrong with the next step. Splits this process, if plans part here.
+    pub fn choose(&self, ahead: &Ahead) -> Option<Fault> {
+        let mut state = self.state();
+        let own = state.rest.pop_front_if(|(step, _)| *step == ahead.number);
+        let parting = state.later.remove(&ahead.number).unwrap_or_default();
+        let parts = !parting.is_empty();
+        for case in parting {
+            if state.split(case) {
+                state.later.clear();
+                let first = state.rest.pop_front_if(|(step, _)| *step == ahead.number);
+                let crashes = first.is_some_and(|(_, fault)| CRASHES.contains(&fault));
+                state.pairs &= crashes && state.rest.is_empty();
+                drop(state);
+                self.delete(ahead.number);
+                return first.map(|(_, fault)| fault);
+            }
+        }
+        if parts && state.later.is_empty() {
+            self.over.notify_one();
+        }
+        let second = state.pairs && state.parent.is_some() && ahead.class == Class::Effect;
+        for crash in CRASHES.into_iter().filter(|_| second) {
+            let mut case = state.case.clone();
+            case.faults.push((ahead.number, crash));
+            case.silence = None;
+            if state.split(case) {
+                state.pairs = false;
+                state.rest.clear();
+                return Some(crash);
+            }
+        }
+        drop(state);
+        self.delete(ahead.number);
+        own.map(|(_, fault)| fault)
+    }
+
+    fn delete(&self, now: usize) {
+        if self.state().case.delete_at == Some(now) {
+            self.deleted.notify_one();
+        }
+    }
+
+    /// Waits for all that split off. In a child, tells the parent and ends the process.
+    fn finish(&self, ended: End) -> Found {
+        let mut state = self.state();
+        while !state.children.is_empty() {
+            state.wait_for_one();
+        }
+        let trunk = state.parent.is_none();
+        // The trunk's own run is known already, but for what should never be.
+        state.found.plans += usize::from(!trunk);
+        let digest = ended.digest();
+        if let Some(violation) = ended.violation {
+            let case = state.case.clone();
+            state.found.broken.push((case, violation));
+        }
+        let found = std::mem::take(&mut state.found);
+        let Some(mut parent) = state.parent.take() else { return found };
+        let words = |case: &Case| {
+            case.faults.iter().map(|(step, fault)| (*step, fault.to_string())).collect()
+        };
+        let broken = found.broken.iter().map(|(case, what)| (words(case), what.clone())).collect();
+        let report = Report { plans: found.plans, digest, broken };
+        let text = serde_json::to_vec(&report).unwrap_or_default();
+        end(i32::from(parent.write_all(&text).is_err()))
+    }
+}
+
+impl State {
+    /// Splits off a process for `case`; whether this is the one.
+    fn split(&mut self, case: Case) -> bool {
+        while self.children.len() >= self.most {
+            self.wait_for_one();
+        }
+        let (report, tell) = pipe().expect("a pipe");
+        match fork().expect("another process") {
+            Side::Parent(id) => {
+                self.children.push(Child { id: Pid::from_raw(id), case, report });
+                false
+            }
+            Side::Child => {
+                self.rest = case.faults.iter().copied().collect();
+                self.case = case;
+                self.children.clear();
+                self.found = Found::default();
+                self.parent = Some(tell);
+                // As many at once as there are cores is the trunk's affair.
+                self.most = 1;
+                true
+            }
+        }
+    }
+
+    /// Waits until a child has ended, whichever is first, and notes what it found.
+    fn wait_for_one(&mut self) {
+        let readable = |child| PollFd::new(child, PollFlags::IN);
+        let mut told: Vec<PollFd<'_>> = self.children.iter().map(|c| readable(&c.report)).collect();
+        let polled = poll(&mut told, None).is_ok();
+        let first = told.iter().position(|fd| !fd.revents().is_empty());
+        let Some(at) = first.filter(|_| polled) else { return };
+        let Child { id, case, mut report } = self.children.swap_remove(at);
+        let mut text = Vec::new();
+        let read = report.read_to_end(&mut text);
+        // It is done: nothing is left of it but its id.
+        let _ended = waitpid(id, WaitOptions::empty());
+        let report: Option<Report> = read.ok().and_then(|_| serde_json::from_slice(&text).ok());
+        let Some(report) = report else {
+            self.found.plans += 1;
+            self.found.broken.push((case, "died: the process of this plan ended".to_owned()));
+            return;
+        };
+        self.found.plans += report.plans;
+        for (words, what) in report.broken {
+            let fault = |(step, word): (usize, String)| Some((step, word.parse().ok()?));
+            let faults = words.into_iter().filter_map(fault).collect();
+            self.found.broken.push((Case { faults, ..case.clone() }, what));
+        }
+        self.found.digests.push((case, report.digest));
+    }
+}

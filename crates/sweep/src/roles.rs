@@ -1,0 +1,126 @@
+//! What the chart lets each process do, as Helm would render it: the processes of a sweep may do
+//! that and nothing else.
+
+use std::sync::LazyLock;
+
+use applecart_sim::faults::{PROVIDER, RUNNER_POOLS, SECOND_PROVIDER};
+use applecart_sim::world::{AGENT_ROLE, NAMESPACE};
+use serde_json::Value;
+
+/// Templates with roles in them.
+const TEMPLATES: [&str; 3] = [
+    include_str!("../../../chart/templates/provider-rbac.yaml"),
+    include_str!("../../../chart/templates/agent-rbac.yaml"),
+    include_str!("../../../chart/templates/runner-pools.yaml"),
+];
+
+/// What the expressions in those templates come to in a world.
+const VALUES: &[(&str, &str)] = &[
+    (r#"include "applecart.provider" ."#, PROVIDER),
+    (r#"printf "%s-runners-controller" (include "applecart.full" .)"#, RUNNER_POOLS),
+    (r#"printf "%s-tart-kubelet" (include "applecart.full" .)"#, AGENT_ROLE),
+    (r#"printf "system:serviceaccounts:%s" .Release.Namespace"#, "system:serviceaccounts:default"),
+    (r#"include "applecart.full" ."#, "applecart"),
+    (".Release.Namespace", NAMESPACE),
+    ("$.Release.Namespace", NAMESPACE),
+    (".Values.runnersFleet.namespace", NAMESPACE),
+    // In a loop over namespaces: there is one.
+    (".", NAMESPACE),
+];
+
+/// The chart's roles and who has them.
+pub fn roles() -> &'static [Value] {
+    static ROLES: LazyLock<Vec<Value>> =
+        LazyLock::new(|| TEMPLATES.iter().flat_map(|template| rendered(template)).collect());
+    &ROLES
+}
+
+/// The roles and bindings of a template.
+fn rendered(template: &str) -> Vec<Value> {
+    let mut known: Vec<(String, String)> = vec![];
+    let mut documents = vec![String::new()];
+    for line in template.lines() {
+        let trimmed = line.trim();
+        if trimmed == "---" {
+            documents.push(String::new());
+        } else if let Some(control) = trimmed.strip_prefix("{{-") {
+            let control = control.trim_end_matches("}}").trim();
+            if let Some((variable, expression)) = control.split_once(" := ")
+                && let Some(value) = value(expression, &known)
+            {
+                known.push((variable.to_owned(), value));
+            }
+        } else if let Some(document) = documents.last_mut() {
+            document.push_str(&fill_in(line, &known));
+            document.push('\n');
+        }
+    }
+    let is_role = |text: &&String| text.contains("apiVersion: rbac.authorization.k8s.io/v1\n");
+    let mut objects: Vec<Value> = documents
+        .iter()
+        .filter(is_role)
+        .map(|text| serde_saphyr::from_str(text).unwrap_or_else(|e| panic!("{e} in\n{text}")))
+        .collect();
+    objects.iter_mut().for_each(give_to_second);
+    objects
+}
+
+/// What an expression comes to. A later variable hides an earlier one of its name.
+fn value(expression: &str, known: &[(String, String)]) -> Option<String> {
+    let variable = known.iter().rev().find(|(name, _)| name == expression);
+    let fixed = VALUES.iter().find(|(text, _)| *text == expression);
+    variable.map(|(_, value)| value.clone()).or_else(|| fixed.map(|(_, value)| (*value).into()))
+}
+
+/// The line with its expressions replaced. One that is not known stays, and no YAML is read from it
+/// that a role could be made of.
+fn fill_in(line: &str, known: &[(String, String)]) -> String {
+    let mut filled = String::new();
+    let mut rest = line;
+    while let Some((before, after)) = rest.split_once("{{") {
+        let Some((expression, after)) = after.split_once("}}") else { break };
+        filled.push_str(before);
+        match value(expression.trim(), known) {
+            Some(value) => filled.push_str(&value),
+            // Labels of the chart are nobody's business here.
+            None if expression.contains("applecart.labels") => filled.push_str("{}"),
+            None => {
+                filled.push_str("\"unknown: ");
+                filled.push_str(&expression.replace('"', "'"));
+                filled.push('"');
+            }
+        }
+        rest = after;
+    }
+    filled + rest
+}
+
+/// Two providers of one cluster have one account; here they have two, to be told apart.
+fn give_to_second(object: &mut Value) {
+    let Some(subjects) = object["subjects"].as_array_mut() else { return };
+    let of_provider = |subject: &&Value| subject["name"] == PROVIDER;
+    if let Some(mut second) = subjects.iter().find(of_provider).cloned() {
+        second["name"] = SECOND_PROVIDER.into();
+        subjects.push(second);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_role_of_the_chart_is_understood() {
+        let text = serde_json::to_string_pretty(roles()).unwrap();
+        assert!(!text.contains("unknown: "), "teach VALUES what this is: {text}");
+        for (kind, name) in [
+            ("ClusterRole", PROVIDER),
+            ("ClusterRole", AGENT_ROLE),
+            ("Role", RUNNER_POOLS),
+            ("RoleBinding", RUNNER_POOLS),
+        ] {
+            let there = |role: &Value| role["kind"] == kind && role["metadata"]["name"] == name;
+            assert!(roles().iter().any(there), "no {kind} {name} in {text}");
+        }
+    }
+}

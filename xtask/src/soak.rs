@@ -1,0 +1,139 @@
+//! The long run: a demo with chaos whose memory is watched, and a sweep of one seed after another.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use crate::cargo::Cargo;
+use crate::e2e::executable;
+use crate::terminal::seconds;
+
+/// How many times memory is looked at in one run.
+const LOOKS: u32 = 10;
+/// Memory is flat if its end is at most so many percent of its middle.
+const FLAT_PERCENT: u64 = 115;
+/// Many times faster than a real fleet: ten minutes are more than a day of it.
+const SPEED: &str = "240";
+
+/// What was typed after `soak`.
+#[derive(clap::Args)]
+pub struct Soak {
+    /// For how long each of them runs.
+    #[arg(long, default_value_t = 10)]
+    minutes: u64,
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only this one.
+    #[arg(long, value_enum)]
+    only: Option<Part>,
+}
+
+/// What a soak is made of.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// `applecart demo --chaos`, and how much memory it takes
+    Demo,
+    /// Sweeps of one seed after another, at full breadth
+    Sweep,
+}
+
+impl Soak {
+    /// Runs it to its end, or to the first thing that breaks.
+    pub fn run(&self) -> Result<ExitCode> {
+        if self.only != Some(Part::Sweep) && !self.demo()? {
+            return Ok(ExitCode::FAILURE);
+        }
+        if self.only == Some(Part::Demo) {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let (minutes, seed) = (self.minutes.to_string(), self.seed.to_string());
+        let words = ["soak", "--minutes", &minutes, "--seed", &seed].map(OsString::from);
+        let sound = Cargo::sweep(words).status()?.success();
+        Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+
+    /// The demo with chaos; whether nothing broke and its memory stayed flat.
+    fn demo(&self) -> Result<bool> {
+        let build = [
+            "build",
+            "--release",
+            "--package",
+            "applecart",
+            "--message-format=json-render-diagnostics",
+        ];
+        let program = executable(&Cargo::new(build).shown()?, "applecart")
+            .context("cargo made no program applecart")?;
+        let seed = self.seed.to_string();
+        let mut child = Command::new(program)
+            .args(["demo", "--chaos", "--port", "0", "--speed", SPEED, "--seed", &seed])
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("could not start the demo")?;
+        let watched = watch(&mut child, Duration::from_mins(self.minutes));
+        let killed = child.kill().and_then(|()| child.wait());
+        killed.context("could not end the demo")?;
+        watched
+    }
+}
+
+fn watch(child: &mut Child, time: Duration) -> Result<bool> {
+    let told = last_words(child)?;
+    let began = Instant::now();
+    let mut chaos = String::from("chaos: nothing told yet");
+    let mut memory = Vec::new();
+    for look in 1..=LOOKS {
+        // Until it is time to look, or until there is nobody left to tell anything.
+        let left = || (time * look / LOOKS).saturating_sub(began.elapsed());
+        while let Ok(latest) = told.recv_timeout(left()) {
+            chaos = latest;
+        }
+        if let Some(status) = child.try_wait().context("lost sight of the demo")? {
+            println!("demo: ended with {status} after {}; {chaos}", seconds(began.elapsed()));
+            return Ok(false);
+        }
+        let kib = resident_kib(child.id())?;
+        memory.push(kib);
+        println!("demo, {}: {} MB of memory; {chaos}", seconds(began.elapsed()), kib / 1024);
+    }
+    let (middle, end) = (memory[memory.len() / 2], memory[memory.len() - 1]);
+    let flat = end * 100 <= middle * FLAT_PERCENT;
+    let word = if flat { "flat" } else { "growing" };
+    println!(
+        "demo: memory is {word}: {} MB at first, {} MB in the middle, {} MB at the end",
+        memory[0] / 1024,
+        middle / 1024,
+        end / 1024
+    );
+    Ok(flat)
+}
+
+/// The lines in which the demo counts its faults, as they come.
+fn last_words(child: &mut Child) -> Result<Receiver<String>> {
+    let output = child.stdout.take().context("a piped child has no output")?;
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let lines = BufReader::new(output).lines().map_while(std::result::Result::ok);
+        for line in lines.filter(|line| line.starts_with("chaos: ")) {
+            // Nobody listens any more: the demo is about to be ended.
+            let _ = sender.send(line);
+        }
+    });
+    Ok(receiver)
+}
+
+/// A process's memory, as the system counts it.
+fn resident_kib(id: u32) -> Result<u64> {
+    let path = format!("/proc/{id}/status");
+    let status =
+        std::fs::read_to_string(&path).with_context(|| format!("could not read {path}"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    match line.and_then(|line| line.split_whitespace().next()?.parse().ok()) {
+        Some(kib) => Ok(kib),
+        None => bail!("{path} tells no VmRSS"),
+    }
+}
