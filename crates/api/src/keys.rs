@@ -72,6 +72,11 @@ pub mod lease {
     pub const WIPED_AT: &str = "applecart.dev/wiped-at";
     /// Annotation: `"true"` from the claim until the next wipe is seen to run.
     pub const UNWIPED: &str = "applecart.dev/unwiped";
+    /// Annotation: `"true"` while its holder is moved to another cluster, or may be: its Cluster is
+    /// paused. Such a host is nobody's to return, whatever became of the holder.
+    pub const MOVED: &str = "applecart.dev/moved";
+    /// Annotation: `"true"` if the host should be set aside, and Scaleway would not rename it.
+    pub const QUARANTINED: &str = "applecart.dev/quarantined";
 
     /// The Lease's name.
     #[must_use]

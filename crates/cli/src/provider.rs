@@ -7,8 +7,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use applecart_api::keys::LEADER_LEASE;
 use applecart_core::machine::Limits;
+use applecart_core::sweep::Policy;
 use applecart_mac::{FleetWide, Payload, Ssh, Tailscale, TartBundle};
+use applecart_operator::metrics::Metrics;
 use applecart_operator::provider::{Provider, Settings};
+use applecart_operator::sweep;
 use applecart_scaleway::{Client, Config, Limit, Profile};
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -17,6 +20,9 @@ use kube::config::Kubeconfig;
 
 use crate::serving::{self, Serving, duration};
 
+/// How often a host that the sweep returns is looked at.
+const SWEEP_LOOK: Duration = Duration::from_mins(1);
+
 const EXAMPLES: &str =
     "Scaleway is named by SCW_SECRET_KEY, SCW_DEFAULT_PROJECT_ID and SCW_API_URL, \
 or by Scaleway's own configuration file.
@@ -24,6 +30,8 @@ or by Scaleway's own configuration file.
 Examples:
   applecart provider --kubeconfig ~/.kube/config --default-adopt-pool-prefix tuist-pool- \\
     --tartkubelet-binary-path ./tart-kubelet --tart-tarball-path ./tart.tar.gz
+  applecart provider --observe-only …   on take-over day: tells what it would do, beside the
+                                        system that still runs the fleet
   applecart sim scaleway --hosts 3      in another terminal: a Scaleway to try it with, and the
                                         environment to export here";
 
@@ -37,6 +45,8 @@ pub struct Arguments {
     pool: Pool,
     #[command(flatten)]
     macs: Macs,
+    #[command(flatten)]
+    sweep: Orphans,
     #[command(flatten)]
     waits: Waits,
 }
@@ -58,9 +68,44 @@ struct Pool {
     /// Machines to name; without it, both are somebody else's to give.
     #[arg(long, value_name = "NAME")]
     cluster_api_token_secret: Option<String>,
-    /// Machines that take a turn at once; none of them waits for a Mac.
-    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..))]
-    machine_max_concurrent_reconciles: u16,
+    /// Machines that take a turn at once; none of them waits for a Mac. 0 and less is 1.
+    #[arg(long, default_value_t = 32, allow_negative_numbers = true, value_name = "N")]
+    machine_max_concurrent_reconciles: i64,
+    /// Decides and tells what it would do, but performs nothing: no write to Scaleway, to
+    /// Kubernetes or to a Mac, and no part in the election of a leader.
+    #[arg(long)]
+    observe_only: bool,
+}
+
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Sweep: hosts that nobody owns")]
+#[allow(clippy::struct_field_names, reason = "running fleets know these flags by these names")]
+struct Orphans {
+    /// Zones that are swept, besides those of all objects.
+    #[arg(
+        long,
+        env = "CAPI_ORPHAN_RECLAIM_ZONES",
+        default_value = "fr-par-1",
+        value_delimiter = ',',
+        value_name = "ZONES"
+    )]
+    orphan_reclaim_zones: Vec<String>,
+    /// Returns hosts that nobody owns to the pool, wiped, if their name begins with this. Without
+    /// it they are only reported.
+    #[arg(long, env = "CAPI_ORPHAN_RECLAIM_CLAIM_NAME_PREFIX", value_name = "PREFIX")]
+    orphan_reclaim_claim_name_prefix: Option<String>,
+    /// How often the zones are swept, and how long a host must be nobody's before it is returned; 0
+    /// is never.
+    #[arg(long, default_value = "15m", value_parser = duration)]
+    orphan_reclaim_interval: Duration,
+    /// Hosts whose return one sweep may begin.
+    #[arg(long, default_value_t = 3, value_name = "N")]
+    orphan_reclaim_max_per_cycle: usize,
+    /// Returns nothing while orphans are more than this share, in percent, of orphans and objects
+    /// together: then it is more likely that objects are missing.
+    #[arg(long, default_value_t = 50, value_name = "PERCENT",
+        value_parser = clap::value_parser!(u8).range(..=100))]
+    orphan_reclaim_max_share: u8,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -147,21 +192,31 @@ struct Waits {
 /// Runs the provider until it is told to end.
 pub async fn run(arguments: Arguments) -> Result<()> {
     let clock = crate::system_clock();
-    let serving = Serving::start(&arguments.serving, clock.clone()).await?;
+    let metrics = Metrics::new(clock.clone());
+    let serving = Serving::start(&arguments.serving, clock.clone(), metrics).await?;
     let settings = settings(&arguments, &serving.client).await?;
     let profile = Profile::load(|name| std::env::var(name).ok())
         .context("Scaleway is not set up (see `applecart provider --help`)")?;
     tracing::info!(scaleway = profile.api_url(), "hosts come from here");
     let service =
         applecart_scaleway::http_service().map_err(|error| anyhow!("no HTTP client: {error}"))?;
+    let config = Config {
+        on_call: Some(serving.metrics.on_call()),
+        ..Config::new(profile, clock.clone(), Limit::of_process())
+    };
     let provider = Provider {
         client: serving.client.clone(),
-        scaleway: Client::new(service, Config::new(profile, clock.clone(), Limit::of_process())),
+        scaleway: Client::new(service, config),
         dial: Arc::new(Ssh::default()),
         clock,
+        metrics: serving.metrics.clone(),
         settings,
     };
     let work = provider.run().map(|ended| ended.context("the provider cannot begin"));
+    if arguments.pool.observe_only {
+        tracing::info!("only observes: nothing is performed, and nobody's lead is taken");
+        return serving.only_observing().run(LEADER_LEASE, work.boxed()).await;
+    }
     serving.run(LEADER_LEASE, work.boxed()).await
 }
 
@@ -186,7 +241,10 @@ async fn settings(arguments: &Arguments, client: &kube::Client) -> Result<Settin
         drain_timeout: waits.drain_timeout,
         ssh_patience: waits.ssh_patience,
         list_fresh: Duration::from_secs(2),
-        concurrent_turns: pool.machine_max_concurrent_reconciles,
+        concurrent_turns: u16::try_from(pool.machine_max_concurrent_reconciles.max(1))
+            .unwrap_or(u16::MAX),
+        observe_only: pool.observe_only,
+        sweep: sweep(arguments)?,
         limits: Limits {
             claim_settle: waits.claim_settle,
             look: waits.look_interval,
@@ -211,6 +269,24 @@ async fn settings(arguments: &Arguments, client: &kube::Client) -> Result<Settin
             .tailscale_auth_key_secret_name
             .clone()
             .filter(|name| !name.is_empty()),
+    })
+}
+
+fn sweep(arguments: &Arguments) -> Result<sweep::Settings> {
+    let Arguments { pool, sweep: flags, .. } = arguments;
+    let given = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
+    let zone = |zone: &String| zone.trim().parse().context("--orphan-reclaim-zones");
+    let zones = flags.orphan_reclaim_zones.iter().filter(|zone| !zone.trim().is_empty());
+    Ok(sweep::Settings {
+        zones: zones.map(zone).collect::<Result<_>>()?,
+        policy: Policy {
+            interval: flags.orphan_reclaim_interval,
+            pool_prefix: given(pool.default_adopt_pool_prefix.as_ref()),
+            claim_prefix: given(flags.orphan_reclaim_claim_name_prefix.as_ref()),
+            max_per_cycle: flags.orphan_reclaim_max_per_cycle,
+            max_share_percent: flags.orphan_reclaim_max_share,
+        },
+        look: SWEEP_LOOK,
     })
 }
 
@@ -251,4 +327,83 @@ async fn cluster_info(client: &kube::Client) -> Result<String> {
     let config = Kubeconfig::from_yaml(&text).context(hint)?;
     let first = config.clusters.into_iter().next().and_then(|named| named.cluster?.server);
     first.context(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn parse(flags: &[&str]) -> Arguments {
+        let line = ["provider"].iter().chain(flags);
+        Line::try_parse_from(line).expect("flags that are known").arguments
+    }
+
+    #[test]
+    fn the_flags_of_the_system_before_us_are_understood() {
+        let arguments = parse(&[
+            "--metrics-bind-address=:8080",
+            "--health-probe-bind-address=:8081",
+            "--leader-elect",
+            "--zap-log-level=info",
+            "--zap-encoder=console",
+            "--secrets-namespace=macs",
+            "--api-server-url=https://api.example:6443",
+            "--node-identity-cluster-role=tart-kubelet",
+            "--tartkubelet-binary-path=/opt/agent",
+            "--tart-tarball-path=/opt/tart.tar.gz",
+            "--tartkubelet-host-cpu=8",
+            "--tartkubelet-host-memory-mb=14336",
+            "--tartkubelet-max-pods=3",
+            "--machine-max-concurrent-reconciles=-1",
+            "--default-adopt-pool-prefix=tuist-pool-",
+            "--orphan-reclaim-claim-name-prefix=tuist-tuist-",
+            "--orphan-reclaim-zones=fr-par-1, nl-ams-1,",
+            "--orphan-reclaim-interval=15m0s",
+        ]);
+        let sweep = sweep(&arguments).expect("zones that can be read");
+        let zones: Vec<String> = sweep.zones.iter().map(ToString::to_string).collect();
+        assert_eq!(zones, ["fr-par-1", "nl-ams-1"]);
+        assert_eq!(sweep.policy.interval, Duration::from_mins(15));
+        assert_eq!(sweep.policy.claim_prefix.as_deref(), Some("tuist-tuist-"));
+    }
+
+    #[test]
+    fn nothing_is_reclaimed_unless_a_prefix_is_named() {
+        let sweep = sweep_of(&["--orphan-reclaim-claim-name-prefix="]).expect("zones");
+        assert_eq!(sweep.policy.claim_prefix, None);
+        assert_eq!(sweep.policy.pool_prefix, None);
+        let wrong = sweep_of(&["--orphan-reclaim-zones=paris"]);
+        assert!(wrong.is_err_and(|error| error.to_string().contains("--orphan-reclaim-zones")));
+    }
+
+    fn sweep_of(flags: &[&str]) -> Result<sweep::Settings> {
+        sweep(&parse(flags))
+    }
+
+    #[test]
+    fn every_flag_has_the_environment_variable_that_deployments_set() {
+        let command = Line::command();
+        for (flag, variable) in [
+            ("kubeconfig", "KUBECONFIG"),
+            ("api-server-url", "CAPI_TARTKUBELET_API_SERVER_URL"),
+            ("node-identity-cluster-role", "CAPI_NODE_IDENTITY_CLUSTER_ROLE"),
+            ("tartkubelet-binary-path", "CAPI_TARTKUBELET_BINARY_PATH"),
+            ("tart-tarball-path", "CAPI_TART_TARBALL_PATH"),
+            ("default-adopt-pool-prefix", "CAPI_DEFAULT_ADOPT_POOL_PREFIX"),
+            ("orphan-reclaim-zones", "CAPI_ORPHAN_RECLAIM_ZONES"),
+            ("orphan-reclaim-claim-name-prefix", "CAPI_ORPHAN_RECLAIM_CLAIM_NAME_PREFIX"),
+        ] {
+            let found = command.get_arguments().find(|a| a.get_long() == Some(flag));
+            let environment = found.and_then(|argument| argument.get_env());
+            assert_eq!(environment.and_then(|name| name.to_str()), Some(variable), "--{flag}");
+        }
+    }
 }

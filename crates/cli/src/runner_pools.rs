@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use applecart_core::runner_pool::Limits;
+use applecart_operator::metrics::Metrics;
 use applecart_operator::runner_pools::RunnerPools;
 use futures::FutureExt;
 
@@ -29,7 +30,8 @@ pub struct Arguments {
 /// Runs the runner pools until told to end.
 pub async fn run(arguments: Arguments) -> Result<()> {
     let clock = crate::system_clock();
-    let serving = Serving::start(&arguments.serving, clock.clone()).await?;
+    let metrics = Metrics::of_leader(clock.clone());
+    let serving = Serving::start(&arguments.serving, clock.clone(), metrics).await?;
     let pools = RunnerPools {
         client: serving.client.clone(),
         namespace: Some(arguments.namespace),

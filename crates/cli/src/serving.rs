@@ -9,6 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use applecart_api::clock::Clock;
 use applecart_operator::leader::{Election, Pulse};
+use applecart_operator::metrics::{self, Metrics};
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::get;
 use futures::future::BoxFuture;
 use jiff::SignedDuration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -28,7 +32,14 @@ pub struct Running {
     #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Acts only while it holds the leader's Lease. `false` is for a single process on a laptop.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, value_name = "BOOL")]
+    #[arg(
+        long,
+        default_value_t = true,
+        action = clap::ArgAction::Set,
+        num_args = 0..=1,
+        default_missing_value = "true",
+        value_name = "BOOL"
+    )]
     leader_elect: bool,
     /// Namespace of the leader's Lease.
     #[arg(long, env = "POD_NAMESPACE", default_value = "default")]
@@ -37,20 +48,30 @@ pub struct Running {
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     identity: Option<String>,
     /// Where `/healthz` (the election turns) and `/readyz` (the API server answers; who leads)
-    /// answer; `0` switches them off.
+    /// answer, and `/metrics`; `0` switches them off.
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
     health_probe_bind_address: String,
+    /// Where `/metrics` answers besides, such as `:8080`; `0` is nowhere.
+    #[arg(long, default_value = "0", value_name = "ADDRESS")]
+    metrics_bind_address: String,
     /// What is logged on standard error, such as `warn` or `info,applecart_operator=debug`.
-    #[arg(long, env = "RUST_LOG", default_value = "info", value_name = "FILTER")]
+    #[arg(
+        long,
+        visible_alias = "zap-log-level",
+        env = "RUST_LOG",
+        default_value = "info",
+        value_name = "FILTER"
+    )]
     log_level: String,
     /// How a log line looks.
-    #[arg(long, default_value = "text", value_name = "FORM")]
+    #[arg(long, visible_alias = "zap-encoder", default_value = "text", value_name = "FORM")]
     log_format: LogFormat,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum LogFormat {
     /// For people
+    #[value(alias = "console")]
     Text,
     /// For programs, one object a line
     Json,
@@ -87,13 +108,16 @@ pub async fn client(kubeconfig: Option<&Path>) -> Result<kube::Client> {
 pub struct Serving {
     /// Its client.
     pub client: kube::Client,
+    /// What it tells Prometheus.
+    pub metrics: Metrics,
     arguments: Running,
     clock: Clock,
+    only_observes: bool,
 }
 
 impl Serving {
     /// Logs, connects, and makes sure that the cluster answers.
-    pub async fn start(arguments: &Running, clock: Clock) -> Result<Self> {
+    pub async fn start(arguments: &Running, clock: Clock, metrics: Metrics) -> Result<Self> {
         log(arguments)?;
         let client = client(arguments.kubeconfig.as_deref()).await?;
         let version = client
@@ -101,7 +125,14 @@ impl Serving {
             .await
             .context("the Kubernetes API server does not answer: check --kubeconfig")?;
         tracing::info!(version = version.git_version, "connected to Kubernetes");
-        Ok(Self { client, arguments: arguments.clone(), clock })
+        let arguments = arguments.clone();
+        Ok(Self { client, metrics, arguments, clock, only_observes: false })
+    }
+
+    /// The same, for work that changes nothing: it takes no part in the election of a leader.
+    pub fn only_observing(self) -> Self {
+        let arguments = Running { leader_elect: false, ..self.arguments };
+        Self { arguments, only_observes: true, ..self }
     }
 
     /// Runs `work` while this process leads, until it is told to end. Losing the lead is an error:
@@ -116,6 +147,7 @@ impl Serving {
             biased;
             told = ended() => told?,
             served = self.health(election.pulse()) => served?,
+            served = self.serve_metrics() => served?,
             outcome = self.lead(&mut election, work) => outcome?,
         }
         if self.arguments.leader_elect {
@@ -140,6 +172,7 @@ impl Serving {
         work: BoxFuture<'static, Result<()>>,
     ) -> Result<()> {
         if !self.arguments.leader_elect {
+            self.metrics.set_leads(!self.only_observes);
             let pulse = election.pulse();
             return tokio::select! {
                 never = pulse.listen(&self.client) => match never {},
@@ -149,6 +182,7 @@ impl Serving {
         let stand_by = |holder: &str| tracing::info!(holder, "standing by: another leads");
         let since = election.win(stand_by).await;
         tracing::info!("leading");
+        self.metrics.set_leads(true);
         tokio::select! {
             biased;
             why = election.keep(since) => bail!("lost the lead: {why}; nothing more is done here"),
@@ -159,16 +193,44 @@ impl Serving {
     /// Serves the health pages for ever, or nothing at all.
     async fn health(&self, pulse: Pulse) -> Result<()> {
         let given = &self.arguments.health_probe_bind_address;
-        if given == "0" {
+        let Some(listener) = listen("--health-probe-bind-address", given).await? else {
             return std::future::pending().await;
-        }
-        let address = address(given)?;
-        let listener = TcpListener::bind(address)
-            .await
-            .with_context(|| format!("could not listen on --health-probe-bind-address={given}"))?;
-        let page = Health::new(pulse, self.arguments.leader_elect).pages();
-        axum::serve(listener, page).await.context("the health page ended")
+        };
+        let pages = Health::new(pulse, self.arguments.leader_elect).pages();
+        let pages = pages.merge(metrics_page(&self.metrics));
+        axum::serve(listener, pages).await.context("the health page ended")
     }
+
+    /// Serves metrics for ever where they are asked for by themselves, or nothing at all.
+    async fn serve_metrics(&self) -> Result<()> {
+        let Running { metrics_bind_address: given, health_probe_bind_address: health, .. } =
+            &self.arguments;
+        // The health pages have them already.
+        let given = if given == health { "0" } else { given };
+        let Some(listener) = listen("--metrics-bind-address", given).await? else {
+            return std::future::pending().await;
+        };
+        let page = metrics_page(&self.metrics);
+        axum::serve(listener, page).await.context("the metrics page ended")
+    }
+}
+
+fn metrics_page(metrics: &Metrics) -> Router {
+    let metrics = metrics.clone();
+    let page = move || {
+        let answer = ([(CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.text());
+        std::future::ready(answer)
+    };
+    Router::new().route("/metrics", get(page))
+}
+
+/// Listens where a flag says; `None` if it says nowhere.
+async fn listen(flag: &str, given: &str) -> Result<Option<TcpListener>> {
+    if given == "0" {
+        return Ok(None);
+    }
+    let listener = TcpListener::bind(address(given)?).await;
+    listener.map(Some).with_context(|| format!("could not listen on {flag}={given}"))
 }
 
 /// An address as the original's flags have it: `:8081` is every interface.
@@ -199,6 +261,10 @@ fn log(arguments: &Running) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use axum::body::Body;
+    use axum::http::Request;
+    use tower::ServiceExt;
+
     use super::*;
 
     #[test]
@@ -209,6 +275,19 @@ mod tests {
         for wrong in ["", "15", "-3s", "soon"] {
             assert!(duration(wrong).is_err_and(|why| why.contains("such as 15s")), "{wrong}");
         }
+    }
+
+    #[tokio::test]
+    async fn metrics_are_scraped_in_the_form_that_prometheus_asks_for() {
+        let metrics = Metrics::new(crate::system_clock());
+        metrics.set_leads(true);
+        let request = Request::get("/metrics").body(Body::empty()).expect("a request");
+        let answer = metrics_page(&metrics).oneshot(request).await.expect("an answer");
+        assert_eq!(answer.headers()[CONTENT_TYPE], metrics::CONTENT_TYPE);
+        let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.expect("a body");
+        let text = String::from_utf8(body.to_vec()).expect("text");
+        assert!(text.contains("\napplecart_leader 1\n"), "{text}");
+        assert!(text.ends_with("# EOF\n"), "{text}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod node;
 mod outcome;
 pub mod pod;
 pub mod runner_pool;
+pub mod sweep;
 mod trouble;
 
 pub use outcome::Outcome;

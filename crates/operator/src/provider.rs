@@ -17,10 +17,11 @@ mod clusters;
 mod config;
 mod control_planes;
 mod fleet_keys;
-mod leases;
+pub(crate) mod leases;
 mod objects;
 mod observe;
 mod perform;
+mod rehearse;
 mod settings;
 mod triggers;
 mod turn;
@@ -37,10 +38,14 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 
 use crate::calls::{self, ReadError};
+use crate::effects::Effects;
 use crate::events::Events;
+use crate::metrics::Metrics;
+use crate::sweep::Sweep;
 use crate::troubles::Troubles;
 
-pub(crate) use observe::chain;
+pub(crate) use observe::{chain, host, images_of, is_busy, silent_since};
+pub(crate) use perform::{outcome_of, reinstall};
 pub use settings::Settings;
 
 /// The provider's name in Events; alerts of running fleets know it.
@@ -56,6 +61,8 @@ pub struct Provider {
     pub dial: Arc<dyn Dial>,
     /// What time it is.
     pub clock: Clock,
+    /// What is told to Prometheus.
+    pub metrics: Metrics,
     /// What an operator chose.
     pub settings: Settings,
 }
@@ -69,6 +76,8 @@ struct Context {
     settings: Settings,
     cluster: ClusterId,
     events: Events,
+    effects: Arc<Effects>,
+    metrics: Metrics,
     troubles: Troubles,
     zones: zones::Zones,
     bootstraps: bootstraps::Bootstraps,
@@ -105,6 +114,17 @@ impl Provider {
             ReadError::Malformed { what: "namespace kube-system", why: error.to_string() }
         })?;
         let (bootstraps, runner) = bootstraps::Bootstraps::new(self.clock.clone());
+        let effects = Arc::new(Effects::new(self.settings.observe_only, self.metrics.clone()));
+        let sweep = Sweep {
+            client: self.client.clone(),
+            scaleway: self.scaleway.clone(),
+            clock: self.clock.clone(),
+            cluster: cluster.clone(),
+            namespace: self.settings.namespace.clone(),
+            settings: self.settings.sweep.clone(),
+            effects: effects.clone(),
+            metrics: self.metrics.clone(),
+        };
         let context = Arc::new(Context {
             events: Events::new(self.client.clone(), CONTROLLER, self.clock.clone()),
             troubles: Troubles::new(self.settings.limits.look),
@@ -115,6 +135,8 @@ impl Provider {
             clock: self.clock,
             settings: self.settings,
             cluster,
+            effects,
+            metrics: self.metrics,
             bootstraps,
             fleet_keys: fleet_keys::FleetKeys::default(),
         });
@@ -126,6 +148,7 @@ impl Provider {
             clusters::run(context.clone()),
             fleet_keys::run(context.clone()),
             control_planes::run(context),
+            sweep.run(),
         );
         Ok(())
     }

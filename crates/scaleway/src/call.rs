@@ -38,6 +38,23 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// Every operation.
+    pub const ALL: [Self; 13] = [
+        Self::ListServers,
+        Self::GetServer,
+        Self::CreateServer,
+        Self::RenameServer,
+        Self::ScheduleDeletion,
+        Self::DeleteServer,
+        Self::RebootServer,
+        Self::ReinstallServer,
+        Self::ListOs,
+        Self::ListServerTypes,
+        Self::ListSshKeys,
+        Self::CreateSshKey,
+        Self::DeleteSshKey,
+    ];
+
     /// Changes nothing, so that it may be repeated.
     #[must_use]
     pub fn is_read(self) -> bool {

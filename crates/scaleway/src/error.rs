@@ -60,6 +60,25 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
+    /// Every name that metrics carry.
+    pub const LABELS: &[&str] = &[
+        "not_found",
+        "permission",
+        "transient_state",
+        "precondition",
+        "locked",
+        "out_of_stock",
+        "quota",
+        "authentication",
+        "rate_limited",
+        "invalid_argument",
+        "already_exists",
+        "expired",
+        "unknown",
+        "unreachable",
+        "other",
+    ];
+
     /// The name that metrics carry.
     #[must_use]
     pub fn label(&self) -> &'static str {

@@ -19,6 +19,7 @@ use applecart_api::keys::label;
 use applecart_api::machine::ScalewayAppleSiliconMachineSpec;
 use applecart_api::runner_pool::{RunnerPool, RunnerPoolSpec};
 use applecart_core::pod::{PodId, VmName};
+use applecart_operator::metrics::Metrics;
 use applecart_operator::provider::Provider;
 use applecart_operator::runner_pools::RunnerPools;
 use applecart_scaleway::CONCURRENT_CALLS;
@@ -251,6 +252,7 @@ impl World {
                 scaleway: self.provider_scaleway(),
                 dial: Arc::new(self.network.clone()),
                 clock: self.settings.clock.clone(),
+                metrics: Metrics::new(self.settings.clock.clone()),
                 settings: self.settings.provider(),
             };
             tokio::select! {

@@ -20,11 +20,13 @@ use kube::runtime::{Controller, watcher};
 use kube::{Api, Resource, ResourceExt};
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
+use tracing::Instrument;
 
 use super::observe::chain;
 use super::perform::mark_control_plane;
 use super::{Context, config, objects};
 use crate::calls::{self, ReadError};
+use crate::effects::Effect;
 
 /// Somebody else keeps the object; it is left byte for byte alone.
 pub const MANAGED_BY: &str = "cluster.x-k8s.io/managed-by";
@@ -54,14 +56,23 @@ pub async fn run(context: Arc<Context>) {
             let namespace = cluster.namespace().unwrap_or_default();
             ours.map(|reference| ObjectRef::new(&reference.name).within(&namespace))
         })
-        .run(turn, |object, error, context| failed(&object, error, &context), context)
+        .run(numbered, |object, error, context| failed(&object, error, &context), context)
         .for_each(|_| future::ready(()))
         .await;
 }
 
 fn failed(object: &ScalewayAppleSiliconCluster, error: &ReadError, context: &Context) -> Wake {
+    context.metrics.count_unread("cluster");
     tracing::warn!(object = %object.name_any(), error = chain(error), "turn");
     Wake::requeue(context.settings.limits.look)
+}
+
+fn numbered(
+    object: Arc<ScalewayAppleSiliconCluster>,
+    context: Arc<Context>,
+) -> impl Future<Output = Result<Wake, ReadError>> {
+    let span = context.effects.turn("cluster", &object.name_any());
+    turn(object, context).instrument(span)
 }
 
 async fn turn(
@@ -78,8 +89,17 @@ async fn turn(
             || turn.seen.access.unwritten().is_some();
         return Ok(Wake::requeue(if waits { limits.look } else { limits.keep }));
     };
-    let outcome = perform(&context, &turn, &action).await;
-    tracing::info!(object = %object.name_any(), action = action.describe(), ?outcome, "turn");
+    let effect = Effect {
+        controller: "cluster",
+        object: &object.name_any(),
+        word: action.describe(),
+        detail: String::new(),
+        reason: &"Cluster API waits for it",
+    };
+    let performed = perform(&context, &turn, &action);
+    let Some(outcome) = context.effects.perform(&effect, performed).await else {
+        return Ok(Wake::requeue(limits.keep));
+    };
     if outcome == Outcome::Done {
         tell(&context, &turn, &action).await;
     }

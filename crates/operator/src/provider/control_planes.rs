@@ -12,24 +12,35 @@ use kube::runtime::controller::Action as Wake;
 use kube::runtime::{Controller, watcher};
 use kube::{Api, ResourceExt};
 use serde_json::json;
+use tracing::Instrument;
 
 use super::Context;
 use super::clusters::{MANAGED_BY, owner};
 use super::observe::chain;
 use crate::calls::{self, ReadError};
+use crate::effects::Effect;
 
 /// Runs all control planes until dropped.
 pub async fn run(context: Arc<Context>) {
     let all = context.watched::<ExistingControlPlane>();
     Controller::new(all, watcher::Config::default())
-        .run(turn, |object, error, context| failed(&object, error, &context), context)
+        .run(numbered, |object, error, context| failed(&object, error, &context), context)
         .for_each(|_| future::ready(()))
         .await;
 }
 
 fn failed(object: &ExistingControlPlane, error: &ReadError, context: &Context) -> Wake {
+    context.metrics.count_unread("control-plane");
     tracing::warn!(object = %object.name_any(), error = chain(error), "turn");
     Wake::requeue(context.settings.limits.look)
+}
+
+fn numbered(
+    object: Arc<ExistingControlPlane>,
+    context: Arc<Context>,
+) -> impl Future<Output = Result<Wake, ReadError>> {
+    let span = context.effects.turn("control-plane", &object.name_any());
+    turn(object, context).instrument(span)
 }
 
 async fn turn(object: Arc<ExistingControlPlane>, context: Arc<Context>) -> Result<Wake, ReadError> {
@@ -49,10 +60,19 @@ async fn turn(object: Arc<ExistingControlPlane>, context: Arc<Context>) -> Resul
     };
     let version = object.resource_version();
     let change = json!({"metadata": {"resourceVersion": version}, "status": status});
-    let patch = Patch::Merge(&change);
+    let (patch, how) = (Patch::Merge(&change), PatchParams::default());
     let name = object.name_any();
-    let outcome = calls::write(api.patch_status(&name, &PatchParams::default(), &patch)).await;
-    tracing::info!(object = %name, action = "write the status", ?outcome, "turn");
+    let performed = calls::write(api.patch_status(&name, &how, &patch));
+    let effect = Effect {
+        controller: "control-plane",
+        object: &name,
+        word: "write the status",
+        detail: String::new(),
+        reason: &"Cluster API waits for it",
+    };
+    let Some(outcome) = context.effects.perform(&effect, performed).await else {
+        return Ok(Wake::requeue(limits.keep));
+    };
     Ok(match outcome {
         Outcome::Done => Wake::requeue(Duration::ZERO),
         Outcome::Refused | Outcome::Unknown | Outcome::Failed(_) => Wake::requeue(limits.look),

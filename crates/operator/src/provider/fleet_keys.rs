@@ -23,6 +23,7 @@ use tokio::time::{Instant, sleep_until};
 use super::observe::chain;
 use super::{Context, config};
 use crate::calls::{self, ReadError};
+use crate::effects::Effect;
 
 /// Effects of one visit to a fleet, at most: Secret, registration and note, with one to spare.
 const EFFECTS: usize = 4;
@@ -120,8 +121,17 @@ async fn visit(context: &Context, fleet: &str) -> Result<FleetKey, ReadError> {
             Decision::Wait(why) => return Ok(FleetKey::Waiting(why)),
             Decision::Do(action) => action,
         };
-        let outcome = perform(context, fleet, secret.as_ref(), &action).await;
-        tracing::info!(fleet, action = action.describe(), ?outcome, "turn");
+        let effect = Effect {
+            controller: "fleet-key",
+            object: fleet,
+            word: action.describe(),
+            detail: String::new(),
+            reason: &"its Macs are reached by this key",
+        };
+        let performed = perform(context, fleet, secret.as_ref(), &action);
+        let Some(outcome) = context.effects.perform(&effect, performed).await else {
+            return Ok(FleetKey::Waiting("this provider only observes".to_owned()));
+        };
         match outcome {
             // The project has this very key already, and refuses to have it twice.
             Outcome::Refused if matches!(action, Action::Register(_)) => under_other_name = true,

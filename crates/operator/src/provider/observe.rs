@@ -354,7 +354,8 @@ pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-fn host(server: &Server) -> Host {
+/// A host as Scaleway told it.
+pub fn host(server: &Server) -> Host {
     Host {
         id: server.id.clone(),
         name: server.name.clone(),
@@ -407,6 +408,15 @@ async fn images(context: &Context, turn: &Turn) -> Images {
     if turn.seen.release_of(host) != Release::Marked || host.state != HostState::Ready {
         return Images::NotRead;
     }
+    images_of(&context.scaleway, &turn.zone, &host.server_type).await
+}
+
+/// The images that Scaleway offers for a type.
+pub async fn images_of(
+    scaleway: &applecart_scaleway::Client,
+    zone: &Zone,
+    server_type: &str,
+) -> Images {
     let image = |os: &Os| Image {
         id: os.id.to_string(),
         name: os.name.clone(),
@@ -414,7 +424,7 @@ async fn images(context: &Context, turn: &Turn) -> Images {
         version: os.version.clone(),
         beta: os.is_beta,
     };
-    match context.scaleway.list_os(&turn.zone, Some(&host.server_type)).await {
+    match scaleway.list_os(zone, Some(server_type)).await {
         Ok(list) => Images::Listed(list.iter().map(image).collect()),
         Err(error) => Images::Failed(chain(&error)),
     }
@@ -433,7 +443,7 @@ async fn node(context: &Context, name: &str) -> Result<Option<Node>, ReadError> 
 }
 
 /// Since when a Node's agent has not said that it is well.
-fn silent_since(node: &StoredNode) -> Option<Timestamp> {
+pub fn silent_since(node: &StoredNode) -> Option<Timestamp> {
     let ready = ready_condition(node)?;
     ready.last_transition_time.as_ref().filter(|_| ready.status != "True").map(|time| time.0)
 }
@@ -455,17 +465,22 @@ async fn guests(context: &Context, node: &str) -> Result<Vec<Guest>, ReadError> 
     Ok(pods.items.iter().map(guest).collect())
 }
 
-fn guest(pod: &Pod) -> Guest {
+/// A job claimed it, and it has not ended.
+pub fn is_busy(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let ended = matches!(phase, Some("Succeeded" | "Failed"));
     let claimed = pod.labels().get(label::RUNNER_POOL_OWNER).is_some_and(|owner| !owner.is_empty());
+    claimed && !ended
+}
+
+fn guest(pod: &Pod) -> Guest {
     let deleting = pod.metadata.deletion_timestamp.is_some();
     Guest {
         namespace: pod.namespace().unwrap_or_default(),
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
         version: pod.resource_version().unwrap_or_default(),
-        busy: claimed && !ended,
+        busy: is_busy(pod),
         deleting,
         forced: deleting && pod.metadata.deletion_grace_period_seconds.unwrap_or(0) == 0,
         agent_finalizer: pod.finalizers().iter().any(|f| f == finalizer::POD_VM),

@@ -1,7 +1,7 @@
 //! Performs one [`Action`]. One effect, and no choice left to make.
 
 use applecart_api::cluster_api::Cluster;
-use applecart_api::ids::ServerId;
+use applecart_api::ids::{ServerId, Zone};
 use applecart_api::keys::{finalizer, lease as key, owned};
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::Outcome;
@@ -48,10 +48,10 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         }
         Action::ClearLease(server) => clear_lease(context, turn, server).await,
         Action::Rename { server, to, .. } => {
-            scaleway(context.scaleway.rename(&turn.zone, server, to).await)
+            outcome_of(context.scaleway.rename(&turn.zone, server, to).await)
         }
         Action::RequestWipe { server, image } => {
-            request_wipe(context, turn, server, image.as_deref()).await
+            reinstall(&context.scaleway, &turn.zone, server, image.as_deref()).await
         }
         Action::StoreCredentials(_) => store_credentials(context, turn).await,
         Action::DeleteCredentials => {
@@ -199,7 +199,7 @@ async fn clear_lease(context: &Context, turn: &Turn, server: &ServerId) -> Outco
 }
 
 /// A host that is not there is read as gone next turn; no answer leaves it open.
-fn scaleway<T>(result: Result<T, applecart_scaleway::Error>) -> Outcome {
+pub fn outcome_of<T>(result: Result<T, applecart_scaleway::Error>) -> Outcome {
     match result {
         Ok(_) => Outcome::Done,
         Err(error) => match error.kind {
@@ -210,14 +210,15 @@ fn scaleway<T>(result: Result<T, applecart_scaleway::Error>) -> Outcome {
     }
 }
 
-async fn request_wipe(
-    context: &Context,
-    turn: &Turn,
+/// Asks for a wipe.
+pub async fn reinstall(
+    scaleway: &applecart_scaleway::Client,
+    zone: &Zone,
     server: &ServerId,
     image: Option<&str>,
 ) -> Outcome {
     match image.map(str::parse::<OsId>).transpose() {
-        Ok(image) => scaleway(context.scaleway.reinstall(&turn.zone, server, image.as_ref()).await),
+        Ok(image) => outcome_of(scaleway.reinstall(zone, server, image.as_ref()).await),
         Err(error) => Outcome::Failed(error.to_string()),
     }
 }

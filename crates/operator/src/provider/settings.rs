@@ -5,6 +5,8 @@ use std::time::Duration;
 use applecart_core::machine::Limits;
 use applecart_mac::FleetWide;
 
+use crate::sweep;
+
 /// What an operator chooses.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -37,6 +39,10 @@ pub struct Settings {
     pub list_fresh: Duration,
     /// Machines that take a turn at once: each mostly waits for an answer, none for a Mac.
     pub concurrent_turns: u16,
+    /// Decides and tells, but performs nothing.
+    pub observe_only: bool,
+    /// What the sweep may do, where, and how often.
+    pub sweep: sweep::Settings,
     /// Waits and patience of a Machine.
     pub limits: Limits,
     /// What is the same on every Mac.
@@ -53,6 +59,7 @@ impl Settings {
             drain_timeout: self.drain_timeout.div_f64(speed),
             ssh_patience: self.ssh_patience.div_f64(speed),
             list_fresh: self.list_fresh.div_f64(speed),
+            sweep: self.sweep.scaled(speed),
             limits: self.limits.scaled(speed),
             ..self
         }

@@ -14,6 +14,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{Controller, WatchStreamExt, watcher as watch};
 use kube::{Api, ResourceExt};
+use tracing::Instrument;
 
 use super::observe::{chain, is_node_ready};
 use super::turn::turn;
@@ -27,6 +28,7 @@ pub async fn machines(context: Arc<Context>, woken: BoxStream<'static, bootstrap
     let all = context.watched::<ScalewayAppleSiliconMachine>();
     let controller = Controller::new(all, everything.clone())
         .with_config(Config::default().concurrency(context.settings.concurrent_turns));
+    context.metrics.watch(controller.store());
     let by_node = controller.store();
     let by_cluster = controller.store();
     controller
@@ -39,13 +41,22 @@ pub async fn machines(context: Arc<Context>, woken: BoxStream<'static, bootstrap
         })
         .reconcile_on(of_nodes(client, by_node))
         .reconcile_on(woken)
-        .run(turn, |object, error, context| failed(&object, error, &context), context)
+        .run(numbered, |object, error, context| failed(&object, error, &context), context)
         .for_each(|_| future::ready(()))
         .await;
 }
 
+fn numbered(
+    object: Arc<ScalewayAppleSiliconMachine>,
+    context: Arc<Context>,
+) -> impl Future<Output = Result<Wake, ReadError>> {
+    let span = context.effects.turn("machine", &object.name_any());
+    turn(object, context).instrument(span)
+}
+
 /// Something could not be read: nothing follows from that but another look.
 fn failed(object: &ScalewayAppleSiliconMachine, error: &ReadError, context: &Context) -> Wake {
+    context.metrics.count_unread("machine");
     tracing::warn!(object = %object.name_any(), error = chain(error), "turn");
     Wake::requeue(context.settings.limits.look)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::Outcome;
-use applecart_core::machine::{Action, Decision, decide};
+use applecart_core::machine::{Action, Decision, Reason, decide};
 use jiff::Timestamp;
 use kube::runtime::controller::Action as Wake;
 use kube::{Resource, ResourceExt};
@@ -13,7 +13,9 @@ use kube::{Resource, ResourceExt};
 use super::Context;
 use super::observe::{Turn, observe};
 use super::perform::perform;
+use super::rehearse::rehearse;
 use crate::calls::ReadError;
+use crate::effects::Effect;
 
 /// How old an ownership read may be when a host is renamed or wiped because of it.
 const FRESH: Duration = Duration::from_secs(10);
@@ -30,22 +32,23 @@ pub async fn turn(
         // Gone, or a read behind the times: then nothing else would ever bring us back.
         return Ok(Wake::requeue(context.settings.limits.look));
     };
-    let decision = decide(context.clock.now(), &turn.seen, &context.settings.limits);
+    let mut decision = decide(context.clock.now(), &turn.seen, &context.settings.limits);
+    if context.effects.only_observes() {
+        decision = rehearse(&context, &turn.seen, decision).await;
+    }
     let Some(action) = &decision.action else {
         return Ok(decision.wake.map_or_else(Wake::await_change, Wake::requeue));
     };
-    let outcome = if action.changes_host() && !is_fresh(&turn, context.clock.now()) {
-        Outcome::Refused
-    } else {
+    let performed = async {
+        if action.changes_host() && !is_fresh(&turn, context.clock.now()) {
+            return Outcome::Refused;
+        }
         perform(&context, &turn, action).await
     };
-    tracing::info!(
-        object = %turn.seen.object.name,
-        action = action.describe(),
-        ?outcome,
-        reason = %decision.reason,
-        "turn"
-    );
+    let effect = effect(&turn.seen.object.name, action, &decision.reason);
+    let Some(outcome) = context.effects.perform(&effect, performed).await else {
+        return Ok(Wake::requeue(context.settings.limits.keep));
+    };
     let uid = turn.seen.object.uid.as_str();
     let now = context.clock.now();
     let told = matches!(action, Action::WriteStatus(_));
@@ -54,6 +57,14 @@ pub async fn turn(
         tell(&context, &turn, action, &decision).await;
     }
     Ok(Wake::requeue(again))
+}
+
+/// An effect of a Machine, as it is told.
+pub fn effect<'a>(object: &'a str, action: &'a Action, reason: &'a Reason) -> Effect<'a> {
+    // A status says nothing that its reason does not.
+    let is_status = matches!(action, Action::WriteStatus(_) | Action::RecordBootstrap(_));
+    let detail = if is_status { String::new() } else { format!("{action:?}") };
+    Effect { controller: "machine", object, word: action.describe(), detail, reason }
 }
 
 fn is_fresh(turn: &Turn, now: Timestamp) -> bool {

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use applecart_api::clock::Clock;
 use applecart_api::ids::ServerId;
+use applecart_core::sweep::Policy;
 use applecart_core::{machine, runner_pool};
 use applecart_mac::{FleetWide, Payload};
-use applecart_operator::provider;
+use applecart_operator::{provider, sweep};
 use secrecy::ExposeSecret;
 
 use super::{Host, NAMESPACE, POOL_PREFIX};
@@ -43,6 +44,21 @@ pub struct WorldSettings {
     pub jobs: bool,
     /// What goes wrong, if anything.
     pub faults: Option<Arc<Faults>>,
+}
+
+/// As a chart installs it: orphans are reported, what was left half done is finished.
+fn sweep_settings() -> sweep::Settings {
+    sweep::Settings {
+        zones: vec!["fr-par-1".parse().expect("a zone")],
+        policy: Policy {
+            interval: Duration::from_mins(15),
+            pool_prefix: Some(POOL_PREFIX.to_owned()),
+            claim_prefix: None,
+            max_per_cycle: 3,
+            max_share_percent: 50,
+        },
+        look: Duration::from_mins(1),
+    }
 }
 
 /// How long a CI job takes, at least; at most three times that.
@@ -112,6 +128,8 @@ impl WorldSettings {
             ssh_patience: Duration::from_mins(5),
             list_fresh: Duration::from_secs(2),
             concurrent_turns: 32,
+            observe_only: false,
+            sweep: sweep_settings(),
             // Often enough for what a fault left behind to be seen soon after it.
             limits: machine::Limits {
                 upkeep: Duration::from_mins(5),

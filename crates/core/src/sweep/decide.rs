@@ -1,0 +1,151 @@
+//! What to do about one host that was just read. Pure: same input, same answer.
+
+use std::time::Duration;
+
+use applecart_api::name_class::{Marker, NameClass};
+use jiff::Timestamp;
+
+use super::action::{Action, Decision};
+use super::class::Class;
+use super::memory::age;
+use super::observed::{Job, Policy, Seen};
+use super::reason::Reason;
+use super::survey::Task;
+use crate::machine::{Host, HostRead, HostState, Image, Images, LeaseHolder};
+
+/// How long an agent may be silent before its jobs are not waited for any more.
+const SILENT: Duration = Duration::from_mins(5);
+
+/// Decides one turn for one host.
+#[must_use]
+pub fn decide(now: Timestamp, task: &Task, seen: &Seen, policy: &Policy) -> Decision {
+    if let Task::FreeLease(_) = task {
+        return free(seen);
+    }
+    let host = match &seen.host {
+        HostRead::Failed(why) => return refuse(Reason::HostUnreadable(why.clone())),
+        HostRead::Gone => return give_up(seen, Reason::Gone),
+        HostRead::Seen(host) => host,
+    };
+    if let Some(holder) = seen.lease.holder() {
+        return refuse(Reason::HeldByOther(holder.to_owned()));
+    }
+    if let Some(owner) = seen.owners.of(host) {
+        return give_up(seen, Reason::Owned(owner.display()));
+    }
+    match seen.class(host) {
+        Class::Releasing => release(seen, host, policy),
+        Class::Claiming => take_back(now, seen, host, policy, Reason::Finishing),
+        Class::Orphan if policy.claim_prefix.is_none() => give_up(seen, Reason::ReportOnly),
+        Class::Orphan => take_back(now, seen, host, policy, Reason::Returning),
+        Class::Pool => give_up(seen, Reason::Returned),
+        Class::Claimed | Class::Retiring | Class::Quarantined | Class::Foreign => {
+            give_up(seen, Reason::NotOurs(host.name.clone()))
+        }
+    }
+}
+
+/// Frees the Lease of a holder who is gone.
+fn free(seen: &Seen) -> Decision {
+    match seen.lease.holder() {
+        _ if seen.lease.moved => refuse(Reason::Moved),
+        Some(holder) if !seen.owners.holder_lives(holder) => {
+            act(Action::FreeLease, Reason::HolderGone(holder.to_owned()))
+        }
+        Some(_) | None => refuse(Reason::HolderLives),
+    }
+}
+
+/// Under a name that nobody owns: our Lease, then our releasing name.
+fn take_back(
+    now: Timestamp,
+    seen: &Seen,
+    host: &Host,
+    policy: &Policy,
+    reason: Reason,
+) -> Decision {
+    if seen.lease.moved {
+        return refuse(Reason::Moved);
+    }
+    if pool_prefix(policy).is_none() {
+        return give_up(seen, Reason::NoPool);
+    }
+    if let Some(job) = seen.job.as_ref().filter(|job| is_alive(now, job)) {
+        return give_up(seen, Reason::Busy(job.pod.clone()));
+    }
+    if !is_ours(seen) {
+        return act(Action::TakeLease { used: true }, reason);
+    }
+    let server = host.id.as_str().parse().expect("a server id has the form of a UID");
+    let marker = Marker { cluster: seen.names.cluster().clone(), uid: server };
+    act(Action::Rename { to: NameClass::releasing(&marker) }, reason)
+}
+
+/// Under a releasing name of this cluster: a pool name comes only after a wipe was seen to run.
+fn release(seen: &Seen, host: &Host, policy: &Policy) -> Decision {
+    let Some(prefix) = pool_prefix(policy) else { return give_up(seen, Reason::NoPool) };
+    let lease = &seen.lease.lease;
+    let wiped = lease.wiped_at.is_some() && !lease.unwiped;
+    if !is_ours(seen) {
+        return act(Action::TakeLease { used: !wiped }, Reason::Finishing);
+    }
+    if wiped {
+        let to = NameClass::pool(prefix, &host.id);
+        return act(Action::Rename { to }, Reason::Finishing);
+    }
+    match &host.state {
+        HostState::Reinstalling => act(Action::NoteWiped, Reason::Finishing),
+        HostState::Changing(state) => refuse(Reason::Waiting(state.clone())),
+        HostState::Stuck(state) => refuse(Reason::CannotWipe(state.clone())),
+        HostState::Ready => match &seen.images {
+            Images::Listed(images) => {
+                act(Action::RequestWipe { image: image(host, images) }, Reason::Finishing)
+            }
+            Images::NotRead => refuse(Reason::ImagesUnreadable("nobody asked".to_owned())),
+            Images::Failed(why) => refuse(Reason::ImagesUnreadable(why.clone())),
+        },
+    }
+}
+
+/// P32: a returned host must fit the fleet that it came from. Whose it was nobody knows any more,
+/// so it gets what it has: the same image, else the newest of its family, else the default.
+fn image(host: &Host, images: &[Image]) -> Option<String> {
+    let (name, family) = host.os.as_ref()?;
+    let same = images.iter().find(|image| image.name == *name);
+    let newest = || {
+        let family = images.iter().filter(|image| image.family == *family);
+        family.max_by_key(|image| (!image.beta, release_order(&image.version)))
+    };
+    same.or_else(newest).map(|image| image.id.clone())
+}
+
+/// An agent that is being restarted is silent for a moment, and its VMs work on.
+fn is_alive(now: Timestamp, job: &Job) -> bool {
+    job.silent_since.is_none_or(|since| age(now, since) < SILENT)
+}
+
+/// `26.10` comes after `26.9`.
+fn release_order(version: &str) -> Vec<u64> {
+    version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
+}
+
+fn pool_prefix(policy: &Policy) -> Option<&str> {
+    policy.pool_prefix.as_deref().filter(|prefix| !prefix.is_empty())
+}
+
+fn is_ours(seen: &Seen) -> bool {
+    seen.lease.lease.holder == LeaseHolder::Us
+}
+
+fn act(action: Action, reason: Reason) -> Decision {
+    Decision { action: Some(action), reason }
+}
+
+fn refuse(reason: Reason) -> Decision {
+    Decision { action: None, reason }
+}
+
+/// Not ours to change: our Lease goes, if we have it.
+fn give_up(seen: &Seen, reason: Reason) -> Decision {
+    Decision { action: is_ours(seen).then_some(Action::FreeLease), reason }
+}

@@ -1,0 +1,92 @@
+//! What one cycle remembers of those before it. Losing it costs one interval, and nothing else.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use applecart_api::ids::ServerId;
+use jiff::Timestamp;
+
+use super::class::Class;
+
+/// What one cycle remembers of those before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Strays by name: since when each was one.
+    strays: BTreeMap<ServerId, (String, Timestamp)>,
+    /// Leases whose holder is gone: since when each was.
+    dead_holders: BTreeMap<ServerId, (String, Timestamp)>,
+    /// Since when each host is in its class.
+    classes: BTreeMap<ServerId, (Class, Timestamp)>,
+}
+
+/// What is seen in this cycle: it becomes the memory of the next one.
+pub(super) struct Sightings<'a> {
+    before: &'a Memory,
+    pub(super) now: Timestamp,
+    interval: Duration,
+    pub(super) after: Memory,
+}
+
+impl<'a> Sightings<'a> {
+    pub(super) fn new(before: &'a Memory, now: Timestamp, interval: Duration) -> Self {
+        Self { before, now, interval, after: Memory::default() }
+    }
+
+    /// Whether the host was a stray under this name a full interval ago, too.
+    pub(super) fn stray(&mut self, server: &ServerId, name: &str) -> bool {
+        let since = known(&self.before.strays, server, name).unwrap_or(self.now);
+        self.after.strays.insert(server.clone(), (name.to_owned(), since));
+        self.is_full(since)
+    }
+
+    /// Whether this holder was gone a full interval ago, too.
+    pub(super) fn dead_holder(&mut self, server: &ServerId, holder: &str) -> bool {
+        let since = known(&self.before.dead_holders, server, holder).unwrap_or(self.now);
+        self.after.dead_holders.insert(server.clone(), (holder.to_owned(), since));
+        self.is_full(since)
+    }
+
+    /// How long the host has been in its class; at first, as long as nothing of it changed.
+    pub(super) fn in_class(
+        &mut self,
+        server: &ServerId,
+        class: Class,
+        changed_at: Option<Timestamp>,
+    ) -> Duration {
+        let before = self.before.classes.get(server).filter(|(was, _)| *was == class);
+        let since = match (before, self.before.classes.contains_key(server)) {
+            (Some((_, since)), _) => *since,
+            (None, true) => self.now,
+            (None, false) => changed_at.unwrap_or(self.now),
+        };
+        self.after.classes.insert(server.clone(), (class, since));
+        age(self.now, since)
+    }
+
+    /// A host of a zone that could not be listed is neither seen nor gone.
+    pub(super) fn keep_unlisted(&mut self, listed: impl Fn(&ServerId) -> bool) {
+        for (server, seen) in self.before.strays.iter().filter(|(server, _)| !listed(server)) {
+            self.after.strays.insert(server.clone(), seen.clone());
+        }
+        for (server, seen) in self.before.classes.iter().filter(|(server, _)| !listed(server)) {
+            self.after.classes.insert(server.clone(), *seen);
+        }
+    }
+
+    fn is_full(&self, since: Timestamp) -> bool {
+        since < self.now && age(self.now, since) >= self.interval
+    }
+}
+
+fn known(
+    of: &BTreeMap<ServerId, (String, Timestamp)>,
+    server: &ServerId,
+    text: &str,
+) -> Option<Timestamp> {
+    of.get(server).filter(|(was, _)| was == text).map(|(_, since)| *since)
+}
+
+/// How long ago something was; nothing is in the future.
+pub(super) fn age(now: Timestamp, since: Timestamp) -> Duration {
+    Duration::try_from(now.duration_since(since)).unwrap_or_default()
+}

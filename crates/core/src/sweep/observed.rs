@@ -1,0 +1,238 @@
+//! What was read, parsed once. The shell fills it in; nothing here reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use applecart_api::ids::{ClusterId, CrUid, ServerId, Zone};
+use applecart_api::name_class::NameClass;
+use jiff::Timestamp;
+
+use super::class::{Class, Names, classify};
+use crate::machine::{Host, HostRead, Images, Lease, LeaseHolder};
+
+/// What an operator allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// How long two sightings of a host must be apart.
+    pub interval: Duration,
+    /// Pool that hosts go back to.
+    pub pool_prefix: Option<String>,
+    /// Names under which orphans may be returned; without one they are only reported.
+    pub claim_prefix: Option<String>,
+    /// Wipes that one cycle may begin.
+    pub max_per_cycle: usize,
+    /// The share of orphans, in percent of orphans and live objects, above which none is returned.
+    pub max_share_percent: u8,
+}
+
+/// Everything there is, at one time.
+#[derive(Clone, Debug)]
+pub struct Inventory {
+    /// This cluster's mark in names.
+    pub cluster: ClusterId,
+    /// The hosts of each zone.
+    pub zones: BTreeMap<Zone, ZoneRead>,
+    /// The Leases of hosts, read before the objects that may hold them.
+    pub leases: BTreeMap<ServerId, HostLease>,
+    /// All objects that may own a host, read last.
+    pub owners: Owners,
+}
+
+impl Inventory {
+    /// By what names are read: the pools of the policy and of all live objects.
+    #[must_use]
+    pub fn names(&self, policy: &Policy) -> Names {
+        Names::new(&self.cluster, policy, &self.owners)
+    }
+}
+
+/// The hosts of a zone.
+#[derive(Clone, Debug)]
+pub enum ZoneRead {
+    /// All of them.
+    Listed(Vec<Listed>),
+    /// They could not be listed, and nothing follows from that.
+    Failed(String),
+}
+
+/// One host of a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// The host.
+    pub host: Host,
+    /// When Scaleway last changed anything of it.
+    pub changed_at: Option<Timestamp>,
+}
+
+/// A host's Lease, from the point of view of the sweep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostLease {
+    /// The Lease; [`LeaseHolder::Us`] is the sweep.
+    pub lease: Lease,
+    /// Its object was moved to another cluster, and the host with it.
+    pub moved: bool,
+    /// It is set aside, although its name does not say so.
+    pub quarantined: bool,
+}
+
+impl HostLease {
+    /// The Lease of a host that nobody ever held.
+    #[must_use]
+    pub fn free() -> Self {
+        Self { lease: Lease::free(), moved: false, quarantined: false }
+    }
+
+    /// The holder, unless it is nobody or the sweep.
+    #[must_use]
+    pub fn holder(&self) -> Option<&str> {
+        match &self.lease.holder {
+            LeaseHolder::Other(holder) => Some(holder),
+            LeaseHolder::Nobody | LeaseHolder::Us => None,
+        }
+    }
+}
+
+/// An object that may own a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name: the name of its claimed host, too.
+    pub name: String,
+    /// Its UID, in markers and in Leases.
+    pub uid: String,
+    /// The hosts that its status and its spec name.
+    pub servers: BTreeSet<ServerId>,
+    /// The pool that it takes from and returns to, if it names one.
+    pub pool_prefix: Option<String>,
+}
+
+impl Owner {
+    /// How people call it.
+    #[must_use]
+    pub fn display(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// All objects that may own a host, in all namespaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Owners {
+    all: Vec<Owner>,
+    by_name: BTreeMap<String, Vec<usize>>,
+    by_server: BTreeMap<ServerId, Vec<usize>>,
+    by_uid: BTreeMap<String, usize>,
+}
+
+impl Owners {
+    /// These and no others.
+    #[must_use]
+    pub fn new(all: Vec<Owner>) -> Self {
+        let mut owners = Self { all, ..Self::default() };
+        for (index, owner) in owners.all.iter().enumerate() {
+            owners.by_name.entry(owner.name.clone()).or_default().push(index);
+            owners.by_uid.insert(owner.uid.clone(), index);
+            for server in &owner.servers {
+                owners.by_server.entry(server.clone()).or_default().push(index);
+            }
+        }
+        owners
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Each of them.
+    pub fn all(&self) -> impl Iterator<Item = &Owner> {
+        self.all.iter()
+    }
+
+    /// All that name the host in status or spec.
+    pub fn by_server(&self, server: &ServerId) -> impl Iterator<Item = &Owner> {
+        self.by_server.get(server).into_iter().flatten().map(|index| &self.all[*index])
+    }
+
+    /// All of this name.
+    pub fn by_name(&self, name: &str) -> impl Iterator<Item = &Owner> {
+        self.by_name.get(name).into_iter().flatten().map(|index| &self.all[*index])
+    }
+
+    /// Whether an object with this UID lives.
+    #[must_use]
+    pub fn lives(&self, uid: &str) -> bool {
+        self.by_uid.contains_key(uid)
+    }
+
+    /// Whether the object that holds a Lease lives: `namespace/name/uid`.
+    #[must_use]
+    pub fn holder_lives(&self, holder: &str) -> bool {
+        self.lives(holder.rsplit('/').next().unwrap_or(holder))
+    }
+
+    /// The object that owns the host: by its name, by its id, or by the marker that it carries.
+    #[must_use]
+    pub fn of(&self, host: &Host) -> Option<&Owner> {
+        let by_uid = |uid: &CrUid| self.by_uid.get(uid.as_str()).map(|index| &self.all[*index]);
+        // Whatever the pools are: neither a marker nor an object's name depends on them.
+        let by_marker = match NameClass::read(&host.name, "") {
+            NameClass::Claiming(marker) | NameClass::Releasing(marker) => by_uid(&marker.uid),
+            NameClass::Pool
+            | NameClass::OldMarker
+            | NameClass::Quarantined
+            | NameClass::Other(_) => None,
+        };
+        let by_name = || self.by_name(&host.name).next();
+        by_marker.or_else(by_name).or_else(|| self.by_server(&host.id).next())
+    }
+}
+
+/// A job that runs on a host, as far as Kubernetes knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// Its Pod, as `namespace/name`.
+    pub pod: String,
+    /// Since when the host's agent has not said that it is well.
+    pub silent_since: Option<Timestamp>,
+}
+
+/// One host, read afresh for one decision.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Its id.
+    pub server: ServerId,
+    /// The host.
+    pub host: HostRead,
+    /// Its Lease.
+    pub lease: HostLease,
+    /// All objects that may own a host.
+    pub owners: Owners,
+    /// By what names are read.
+    pub names: Names,
+    /// A job on the Node of the host's name.
+    pub job: Option<Job>,
+    /// What the host can be wiped to; read only when it is about to be.
+    pub images: Images,
+}
+
+impl Seen {
+    /// Whether a host of this name is in a pool.
+    #[must_use]
+    pub fn is_pool_name(&self, name: &str) -> bool {
+        self.names.is_pool(name)
+    }
+
+    /// The class of a host of this name.
+    #[must_use]
+    pub fn class(&self, host: &Host) -> Class {
+        classify(host, self.owners.of(host).is_some(), Some(&self.lease), &self.names)
+    }
+}

@@ -1,0 +1,241 @@
+//! One look at everything: what is reported, and what is due.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use applecart_api::ids::{ServerId, Zone};
+use jiff::Timestamp;
+
+use super::class::{Class, Names, classify};
+use super::memory::{Memory, Sightings, age};
+use super::observed::{HostLease, Inventory, Listed, Policy, ZoneRead};
+use super::reason::Reason;
+use super::report::{Report, StuckHost, ZoneReport, duplicates};
+use crate::machine::{Host, HostState, LeaseHolder};
+
+/// How long a host of the pool may be busy with itself before it is named: a wipe takes less than
+/// an hour.
+const PATIENCE_WITH_POOL: Duration = Duration::from_hours(3);
+
+/// Something that is due, to be decided on a fresh read of its host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// A Lease whose holder is gone.
+    FreeLease(ServerId),
+    /// A host that is on its way back, or is to be.
+    Host {
+        /// Where it stands.
+        zone: Zone,
+        /// Which host.
+        server: ServerId,
+    },
+}
+
+impl Task {
+    /// The host.
+    #[must_use]
+    pub fn server(&self) -> &ServerId {
+        match self {
+            Self::FreeLease(server) | Self::Host { server, .. } => server,
+        }
+    }
+}
+
+/// What one look at everything tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// What is told.
+    pub report: Report,
+    /// What is due, in this order.
+    pub tasks: Vec<Task>,
+    /// What is not done, of which host, and why.
+    pub refusals: Vec<(Option<ServerId>, Reason)>,
+    /// What the next look remembers.
+    pub memory: Memory,
+}
+
+/// Looks at everything once.
+#[must_use]
+pub fn survey(now: Timestamp, all: &Inventory, policy: &Policy, memory: &Memory) -> Survey {
+    let mut look = Look {
+        all,
+        policy,
+        names: all.names(policy),
+        sightings: Sightings::new(memory, now, policy.interval),
+        started: vec![],
+        fresh: vec![],
+        orphans: vec![],
+        orphan_count: 0,
+        refusals: vec![],
+    };
+    let mut report = Report { duplicates: duplicates(all), ..Report::default() };
+    let mut listed = BTreeSet::new();
+    let mut whole = true;
+    for (zone, read) in &all.zones {
+        match read {
+            ZoneRead::Failed(why) => {
+                whole = false;
+                look.refusals.push((None, Reason::ZoneUnreadable(zone.clone(), why.clone())));
+            }
+            ZoneRead::Listed(hosts) => {
+                listed.extend(hosts.iter().map(|listed| listed.host.id.clone()));
+                report.zones.insert(zone.clone(), look.zone(zone, hosts));
+            }
+        }
+    }
+    if !whole {
+        look.sightings.keep_unlisted(|server| listed.contains(server));
+    }
+    let mut tasks = look.dead_holders();
+    tasks.append(&mut look.due());
+    let Look { sightings, refusals, .. } = look;
+    Survey { report, tasks, refusals, memory: sightings.after }
+}
+
+struct Look<'a> {
+    all: &'a Inventory,
+    policy: &'a Policy,
+    names: Names,
+    sightings: Sightings<'a>,
+    /// Hosts that the sweep already holds.
+    started: Vec<Task>,
+    /// Stale markers that it would take.
+    fresh: Vec<Task>,
+    /// Orphans that it would take.
+    orphans: Vec<Task>,
+    orphan_count: usize,
+    refusals: Vec<(Option<ServerId>, Reason)>,
+}
+
+impl Look<'_> {
+    fn zone(&mut self, zone: &Zone, hosts: &[Listed]) -> ZoneReport {
+        let mut report = ZoneReport::new();
+        for Listed { host, changed_at } in hosts {
+            let owned = self.all.owners.of(host).is_some();
+            let lease = self.all.leases.get(&host.id);
+            let class = classify(host, owned, lease, &self.names);
+            let in_class = self.sightings.in_class(&host.id, class, *changed_at);
+            report.count(class, in_class);
+            match class {
+                Class::Pool => {
+                    let unchanged = changed_at.map(|at| age(self.sightings.now, at));
+                    report.stuck.extend(stuck(host, unchanged.unwrap_or(in_class)));
+                }
+                Class::Orphan | Class::Retiring | Class::Quarantined | Class::Foreign if !owned => {
+                    report.note_unowned(host, class);
+                }
+                Class::Orphan
+                | Class::Retiring
+                | Class::Quarantined
+                | Class::Foreign
+                | Class::Claiming
+                | Class::Claimed
+                | Class::Releasing => {}
+            }
+            self.sort(zone, host, class, owned);
+        }
+        report
+    }
+
+    /// What is due for a host, as far as a list tells.
+    fn sort(&mut self, zone: &Zone, host: &Host, class: Class, owned: bool) {
+        let free = HostLease::free();
+        let lease = self.all.leases.get(&host.id).unwrap_or(&free);
+        let task = Task::Host { zone: zone.clone(), server: host.id.clone() };
+        let ours = lease.lease.holder == LeaseHolder::Us;
+        let stray = !owned && matches!(class, Class::Claiming | Class::Releasing | Class::Orphan);
+        self.orphan_count += usize::from(stray && class == Class::Orphan);
+        if !stray {
+            // Nothing of it is ours to change any more but the Lease.
+            self.started.extend(ours.then_some(task));
+            return;
+        }
+        let seen_twice = self.sightings.stray(&host.id, &host.name);
+        let under_way = ours && class == Class::Releasing;
+        if under_way {
+            self.started.push(task);
+        } else if lease.moved {
+            self.refuse(host, Reason::Moved);
+        } else if class == Class::Orphan && self.policy.claim_prefix.is_none() {
+            self.refuse(host, Reason::ReportOnly);
+        } else if !seen_twice {
+            self.refuse(host, Reason::FirstSighting);
+        } else if class == Class::Orphan {
+            self.orphans.push(task);
+        } else {
+            self.fresh.push(task);
+        }
+    }
+
+    fn refuse(&mut self, host: &Host, reason: Reason) {
+        self.refusals.push((Some(host.id.clone()), reason));
+    }
+
+    /// Leases whose holders were gone a full interval ago, too.
+    fn dead_holders(&mut self) -> Vec<Task> {
+        let mut due = vec![];
+        for (server, lease) in &self.all.leases {
+            let Some(holder) = lease.holder() else { continue };
+            if lease.moved || self.all.owners.holder_lives(holder) {
+                continue;
+            }
+            if self.sightings.dead_holder(server, holder) {
+                due.push(Task::FreeLease(server.clone()));
+            }
+        }
+        due
+    }
+
+    /// What is under way comes first; then as many as a cycle may begin.
+    fn due(&mut self) -> Vec<Task> {
+        let mut tasks = std::mem::take(&mut self.started);
+        let mut begin = std::mem::take(&mut self.fresh);
+        let orphans = std::mem::take(&mut self.orphans);
+        match self.distrust() {
+            Some(reason) => {
+                let each = orphans.iter().map(|task| (Some(task.server().clone()), reason.clone()));
+                self.refusals.extend(each);
+            }
+            None => begin.extend(orphans),
+        }
+        let most = self.policy.max_per_cycle;
+        for left in begin.split_off(begin.len().min(most)) {
+            self.refusals.push((Some(left.server().clone()), Reason::LimitReached(most)));
+        }
+        tasks.append(&mut begin);
+        tasks
+    }
+
+    /// Why no orphan is believed to be one (S7, LH15): a list of objects that lacks most of them
+    /// makes owned hosts look like orphans.
+    fn distrust(&self) -> Option<Reason> {
+        let (orphans, objects) = (self.orphan_count, self.all.owners.len());
+        if objects == 0 {
+            return Some(Reason::NothingOwned);
+        }
+        let share = usize::from(self.policy.max_share_percent);
+        let many = orphans * 100 > share * (orphans + objects);
+        many.then_some(Reason::TooManyOrphans { orphans, objects })
+    }
+}
+
+/// A host of the pool that nobody can adopt, and not for a passing reason.
+fn stuck(host: &Host, since: Duration) -> Option<StuckHost> {
+    let state = match &host.state {
+        HostState::Ready if host.delivered => return None,
+        HostState::Ready => "not delivered".to_owned(),
+        HostState::Reinstalling => "reinstalling".to_owned(),
+        HostState::Changing(state) => state.clone(),
+        HostState::Stuck(state) => {
+            let state = state.clone();
+            return Some(StuckHost {
+                server: host.id.clone(),
+                name: host.name.clone(),
+                state,
+                since,
+            });
+        }
+    };
+    let named = since >= PATIENCE_WITH_POOL;
+    named.then(|| StuckHost { server: host.id.clone(), name: host.name.clone(), state, since })
+}

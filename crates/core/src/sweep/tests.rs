@@ -1,0 +1,563 @@
+//! Tables: every class, every guard, every step of a return.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use applecart_api::ids::{ServerId, Zone};
+use jiff::Timestamp;
+
+use super::*;
+use crate::machine::{Host, HostRead, HostState, Image, Images, Lease, LeaseHolder};
+
+const CLUSTER: &str = "0badcafe";
+const UID: &str = "5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e";
+const INTERVAL: Duration = Duration::from_mins(15);
+
+fn at(minute: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + 60 * minute).unwrap()
+}
+
+fn id(n: u32) -> ServerId {
+    format!("{n:08}-0000-4000-8000-000000000000").parse().unwrap()
+}
+
+fn zone() -> Zone {
+    "fr-par-1".parse().unwrap()
+}
+
+fn host(n: u32, name: &str) -> Host {
+    Host {
+        id: id(n),
+        name: name.to_owned(),
+        state: HostState::Ready,
+        delivered: true,
+        retiring: false,
+        server_type: "M2-L".into(),
+        os: Some(("macos-tahoe-26.0".into(), "macos-tahoe".into())),
+        address: None,
+        has_password: true,
+    }
+}
+
+fn owner(name: &str, server: Option<u32>) -> Owner {
+    Owner {
+        namespace: "macs".into(),
+        name: name.into(),
+        uid: format!("uid-of-{name}"),
+        servers: server.map(id).into_iter().collect(),
+        pool_prefix: None,
+    }
+}
+
+fn policy() -> Policy {
+    Policy {
+        interval: INTERVAL,
+        pool_prefix: Some("pool-".into()),
+        claim_prefix: Some("fleet-".into()),
+        max_per_cycle: 3,
+        max_share_percent: 50,
+    }
+}
+
+fn inventory(hosts: Vec<Host>, owners: Vec<Owner>) -> Inventory {
+    let listed = hosts.into_iter().map(|host| Listed { host, changed_at: None }).collect();
+    Inventory {
+        cluster: CLUSTER.parse().unwrap(),
+        zones: BTreeMap::from([(zone(), ZoneRead::Listed(listed))]),
+        leases: BTreeMap::new(),
+        owners: Owners::new(owners),
+    }
+}
+
+fn held(holder: LeaseHolder) -> HostLease {
+    let lease = Lease { holder, version: Some("1".into()), ..Lease::free() };
+    HostLease { lease, ..HostLease::free() }
+}
+
+fn claiming(cluster: &str) -> String {
+    format!("tuist-claim-pending-{cluster}-{}", UID.replace('-', ""))
+}
+
+fn releasing(cluster: &str) -> String {
+    format!("tuist-release-pending-{cluster}-{}", UID.replace('-', ""))
+}
+
+/// What a second look, a full interval after the first, makes due.
+fn second_look(all: &Inventory, policy: &Policy) -> Survey {
+    let first = survey(at(0), all, policy, &Memory::default());
+    survey(at(15), all, policy, &first.memory)
+}
+
+fn servers(tasks: &[Task]) -> Vec<ServerId> {
+    tasks.iter().map(|task| task.server().clone()).collect()
+}
+
+fn words(survey: &Survey) -> Vec<&'static str> {
+    survey.refusals.iter().map(|(_, reason)| reason.word()).collect()
+}
+
+#[test]
+fn every_host_is_in_the_class_that_its_name_and_its_owner_say() {
+    let owned = Owners::new(vec![owner("fleet-a", None), owner("fleet-b", Some(7))]);
+    let names = Names::new(&CLUSTER.parse().unwrap(), &policy(), &owned);
+    let class = |host: &Host| classify(host, owned.of(host).is_some(), None, &names);
+    for (host, expected) in [
+        (host(1, "pool-1"), Class::Pool),
+        (host(1, &claiming(CLUSTER)), Class::Claiming),
+        (host(1, &releasing(CLUSTER)), Class::Releasing),
+        (host(1, "fleet-a"), Class::Claimed),
+        (host(7, "renamed-by-hand"), Class::Claimed),
+        (host(1, "fleet-gone"), Class::Orphan),
+        (host(1, &format!("tuist-claim-pending-{UID}")), Class::Orphan), // LH13
+        (Host { retiring: true, ..host(1, "pool-1") }, Class::Retiring),
+        (Host { retiring: true, ..host(1, "fleet-gone") }, Class::Retiring),
+        (host(1, "tuist-quarantine-1"), Class::Quarantined),
+        (host(1, "apple-silicon-romantic-x"), Class::Foreign),
+        (host(1, &claiming("deadbeef")), Class::Foreign),
+        (host(1, &releasing("deadbeef")), Class::Foreign),
+        (host(1, ""), Class::Foreign),
+    ] {
+        assert_eq!(class(&host), expected, "{}", host.name);
+    }
+    let set_aside = HostLease { quarantined: true, ..HostLease::free() };
+    let quarantined = classify(&host(1, "fleet-gone"), false, Some(&set_aside), &names);
+    assert_eq!(quarantined, Class::Quarantined);
+}
+
+#[test]
+fn the_pools_of_live_objects_are_pools_and_empty_prefixes_are_none() {
+    // S6
+    let other = Owner { pool_prefix: Some("other-".into()), ..owner("x", None) };
+    let none = Owner { pool_prefix: Some(String::new()), ..owner("y", None) };
+    let owned = Owners::new(vec![other, none]);
+    let empty = Policy { claim_prefix: Some(String::new()), ..policy() };
+    let names = Names::new(&CLUSTER.parse().unwrap(), &empty, &owned);
+    assert_eq!(classify(&host(1, "other-1"), false, None, &names), Class::Pool);
+    assert_eq!(classify(&host(1, "anything"), false, None, &names), Class::Foreign);
+}
+
+#[test]
+fn only_the_stray_of_an_inventory_is_due_and_only_when_seen_twice() {
+    // P21
+    let hosts = vec![
+        host(1, "pool-1"),
+        host(2, &claiming("deadbeef")),
+        host(3, "fleet-by-name"),
+        host(4, "whatever-by-id"),
+        host(5, "someone-elses"),
+        host(6, "fleet-stray"),
+    ];
+    let all = inventory(hosts, vec![owner("fleet-by-name", None), owner("fleet-by-id", Some(4))]);
+    let first = survey(at(0), &all, &policy(), &Memory::default());
+    assert_eq!((first.tasks.len(), words(&first)), (0, vec!["first_sighting"]));
+    let early = survey(at(14), &all, &policy(), &first.memory);
+    assert_eq!((early.tasks.len(), words(&early)), (0, vec!["first_sighting"]));
+    let second = survey(at(15), &all, &policy(), &early.memory);
+    assert_eq!(servers(&second.tasks), [id(6)]);
+    let report = &second.report.zones[&zone()];
+    let counts: Vec<usize> = report.classes.values().map(|class| class.count).collect();
+    assert_eq!(counts, [1, 0, 2, 0, 1, 0, 0, 2], "{report:?}");
+    assert_eq!(counts.iter().sum::<usize>(), 6, "C1: each host is counted once");
+    let unowned: Vec<&str> = report.unowned.iter().map(|host| host.name.as_str()).collect();
+    assert_eq!(unowned, [&claiming("deadbeef"), "someone-elses", "fleet-stray"]);
+}
+
+#[test]
+fn a_stray_under_another_name_is_another_sighting() {
+    let owners = vec![owner("fleet-a", None)];
+    let before = inventory(vec![host(1, "fleet-x")], owners.clone());
+    let first = survey(at(0), &before, &policy(), &Memory::default());
+    let renamed = inventory(vec![host(1, "fleet-y")], owners);
+    let second = survey(at(15), &renamed, &policy(), &first.memory);
+    assert_eq!((second.tasks.len(), words(&second)), (0, vec!["first_sighting"]));
+}
+
+#[test]
+fn without_a_claim_prefix_orphans_are_only_reported() {
+    let old = format!("tuist-claim-pending-{UID}");
+    let all = inventory(vec![host(1, "fleet-x"), host(2, &old)], vec![owner("fleet-a", None)]);
+    let report_only = Policy { claim_prefix: None, ..policy() };
+    let survey = second_look(&all, &report_only);
+    assert_eq!((survey.tasks.len(), words(&survey)), (0, vec!["report_only"]));
+    assert_eq!(survey.report.zones[&zone()].unowned.len(), 2, "both are counted");
+}
+
+#[test]
+fn when_objects_are_missing_no_host_is_believed_to_be_an_orphan() {
+    // S7, LH15
+    let hosts = |n: u32| (1..=n).map(|n| host(n, &format!("fleet-{n}"))).collect::<Vec<_>>();
+    let nothing = second_look(&inventory(hosts(2), vec![]), &policy());
+    assert_eq!((nothing.tasks.len(), words(&nothing)), (0, vec!["nothing_owned"; 2]));
+    let few = second_look(&inventory(hosts(3), vec![owner("fleet-1", None)]), &policy());
+    assert_eq!((few.tasks.len(), words(&few)), (0, vec!["too_many_orphans"; 2]));
+    let wide = Policy { max_share_percent: 100, ..policy() };
+    let trusted = second_look(&inventory(hosts(3), vec![owner("fleet-1", None)]), &wide);
+    assert_eq!(servers(&trusted.tasks), [id(2), id(3)]);
+}
+
+#[test]
+fn a_cycle_begins_only_so_many_and_what_is_under_way_comes_first() {
+    let mut hosts: Vec<Host> = (1..=4).map(|n| host(n, &format!("fleet-{n}"))).collect();
+    hosts.push(host(9, &releasing(CLUSTER)));
+    let owners = (10..20).map(|n| owner(&format!("fleet-{n}"), None)).collect();
+    let mut all = inventory(hosts, owners);
+    all.leases.insert(id(9), held(LeaseHolder::Us));
+    let survey = second_look(&all, &policy());
+    assert_eq!(servers(&survey.tasks), [id(9), id(1), id(2), id(3)]);
+    assert_eq!(words(&survey), ["limit_reached"]);
+}
+
+#[test]
+fn stale_markers_of_this_cluster_are_finished_even_when_no_object_is_left() {
+    // V2
+    let hosts = vec![host(1, &claiming(CLUSTER)), host(2, &releasing(CLUSTER))];
+    let report_only = Policy { claim_prefix: None, ..policy() };
+    let survey = second_look(&inventory(hosts.clone(), vec![]), &report_only);
+    assert_eq!(servers(&survey.tasks), [id(1), id(2)]);
+    let alive = Owner { uid: UID.into(), ..owner("fleet-a", None) };
+    let survey = second_look(&inventory(hosts, vec![alive]), &report_only);
+    assert_eq!(survey.tasks, [], "their object lives");
+}
+
+#[test]
+fn retiring_quarantined_foreign_and_moved_hosts_are_never_due() {
+    let retiring = Host { retiring: true, ..host(1, "fleet-x") };
+    let hosts =
+        vec![retiring, host(2, "tuist-quarantine-2"), host(3, "foreign"), host(4, "fleet-moved")];
+    let owners = (10..20).map(|n| owner(&format!("fleet-{n}"), None)).collect();
+    let mut all = inventory(hosts, owners);
+    let moved = HostLease { moved: true, ..held(LeaseHolder::Other("macs/x/gone".into())) };
+    all.leases.insert(id(4), moved);
+    let survey = second_look(&all, &policy());
+    assert_eq!((survey.tasks.len(), words(&survey)), (0, vec!["moved"]));
+}
+
+#[test]
+fn the_lease_of_a_holder_who_is_gone_is_due_when_that_was_seen_twice() {
+    let mut all = inventory(vec![host(1, "pool-1")], vec![owner("fleet-a", None)]);
+    all.leases.insert(id(1), held(LeaseHolder::Other("macs/fleet-x/gone".into())));
+    all.leases.insert(id(2), held(LeaseHolder::Other("macs/fleet-a/uid-of-fleet-a".into())));
+    let first = survey(at(0), &all, &policy(), &Memory::default());
+    assert_eq!(first.tasks, []);
+    assert_eq!(second_look(&all, &policy()).tasks, [Task::FreeLease(id(1))]);
+}
+
+#[test]
+fn a_zone_that_cannot_be_listed_is_neither_empty_nor_forgotten() {
+    let all = inventory(vec![host(1, "fleet-x")], vec![owner("fleet-a", None)]);
+    let first = survey(at(0), &all, &policy(), &Memory::default());
+    let mut blind = all.clone();
+    blind.zones.insert(zone(), ZoneRead::Failed("503".into()));
+    let second = survey(at(15), &blind, &policy(), &first.memory);
+    assert_eq!((second.tasks.len(), words(&second)), (0, vec!["zone_unreadable"]));
+    assert!(second.report.zones.is_empty());
+    let third = survey(at(30), &all, &policy(), &second.memory);
+    assert_eq!(servers(&third.tasks), [id(1)]);
+}
+
+#[test]
+fn hosts_of_the_pool_that_nobody_can_adopt_are_named() {
+    let of = |state| Host { state, ..host(1, "pool-1") };
+    for (host, minutes, named) in [
+        (of(HostState::Stuck("error".into())), 0, true),
+        (of(HostState::Reinstalling), 179, false),
+        (of(HostState::Reinstalling), 180, true),
+        (of(HostState::Changing("starting".into())), 500, true),
+        (Host { delivered: false, ..of(HostState::Ready) }, 500, true),
+        (of(HostState::Ready), 500, false),
+    ] {
+        let state = host.state.clone();
+        let mut all = inventory(vec![], vec![]);
+        let listed = vec![Listed { host, changed_at: Some(at(0)) }];
+        all.zones.insert(zone(), ZoneRead::Listed(listed));
+        let survey = survey(at(minutes), &all, &policy(), &Memory::default());
+        assert_eq!(survey.report.zones[&zone()].stuck.len(), usize::from(named), "{state:?}");
+    }
+}
+
+#[test]
+fn the_age_of_a_class_survives_a_restart_and_begins_anew_with_the_class() {
+    let age = |survey: &Survey, class| survey.report.zones[&zone()].classes[&class].oldest;
+    let listed = |name: &str| {
+        let mut all = inventory(vec![], vec![]);
+        let listed = Listed { host: host(1, name), changed_at: Some(at(0)) };
+        all.zones.insert(zone(), ZoneRead::Listed(vec![listed]));
+        all
+    };
+    let first = survey(at(60), &listed("fleet-x"), &policy(), &Memory::default());
+    assert_eq!(age(&first, Class::Orphan), Duration::from_hours(1));
+    let second = survey(at(75), &listed("pool-1"), &policy(), &first.memory);
+    assert_eq!(age(&second, Class::Pool), Duration::ZERO);
+    let third = survey(at(90), &listed("pool-1"), &policy(), &second.memory);
+    assert_eq!(age(&third, Class::Pool), INTERVAL);
+}
+
+#[test]
+fn what_is_not_one_to_one_is_named_and_left_alone() {
+    // P1, P7: left behind by a system that claimed without a lock.
+    let hosts = vec![host(1, "fleet-a"), host(2, "fleet-a"), host(3, "fleet-c")];
+    let owners =
+        vec![owner("fleet-a", Some(1)), owner("fleet-b", Some(3)), owner("fleet-c", Some(3))];
+    let survey = second_look(&inventory(hosts, owners), &policy());
+    assert_eq!(survey.tasks, []);
+    let objects = BTreeSet::from(["macs/fleet-b".to_owned(), "macs/fleet-c".to_owned()]);
+    let servers = BTreeSet::from([id(1), id(2)]);
+    let expected = [
+        Duplicate::Host { server: id(3), objects },
+        Duplicate::Object { name: "fleet-a".into(), servers },
+    ];
+    assert_eq!(survey.report.duplicates, expected);
+    assert_eq!(
+        expected[0].to_string(),
+        format!("host {} is named by macs/fleet-b and macs/fleet-c", id(3))
+    );
+}
+
+fn seen(host: Host, lease: HostLease, owners: Vec<Owner>) -> Seen {
+    let owners = Owners::new(owners);
+    Seen {
+        server: host.id.clone(),
+        names: Names::new(&CLUSTER.parse().unwrap(), &policy(), &owners),
+        host: HostRead::Seen(host),
+        lease,
+        owners,
+        job: None,
+        images: Images::Listed(vec![]),
+    }
+}
+
+fn decided(seen: &Seen) -> Decision {
+    let task = Task::Host { zone: zone(), server: seen.server.clone() };
+    decide(at(0), &task, seen, &policy())
+}
+
+fn ours() -> HostLease {
+    held(LeaseHolder::Us)
+}
+
+fn of_sweep(n: u32) -> String {
+    format!("tuist-release-pending-{CLUSTER}-{}", id(n).digits())
+}
+
+#[test]
+fn an_orphan_goes_back_step_by_step_and_gets_a_pool_name_only_after_its_wipe() {
+    // LH1, LH22
+    let reinstalling = |name: &str| Host { state: HostState::Reinstalling, ..host(1, name) };
+    let mut wiped = ours();
+    wiped.lease.wiped_at = Some(at(0));
+    let rename = |to: &str| Some(Action::Rename { to: to.into() });
+    let marked = of_sweep(1);
+    for (host, lease, expected) in [
+        (host(1, "fleet-x"), HostLease::free(), Some(Action::TakeLease { used: true })),
+        (host(1, "fleet-x"), ours(), rename(&marked)),
+        (host(1, &marked), ours(), Some(Action::RequestWipe { image: None })),
+        (reinstalling(&marked), ours(), Some(Action::NoteWiped)),
+        (reinstalling(&marked), wiped.clone(), rename(&format!("pool-{}", id(1)))),
+        (reinstalling("pool-1"), wiped.clone(), Some(Action::FreeLease)),
+        (reinstalling("pool-1"), HostLease::free(), None),
+    ] {
+        let name = host.name.clone();
+        assert_eq!(decided(&seen(host, lease, vec![])).action, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_host_whose_wipe_its_last_owner_saw_is_not_wiped_again() {
+    let mut lease = held(LeaseHolder::Nobody);
+    lease.lease.wiped_at = Some(at(0));
+    let left = seen(host(1, &releasing(CLUSTER)), lease, vec![]);
+    assert_eq!(decided(&left).action, Some(Action::TakeLease { used: false }));
+}
+
+#[test]
+fn every_state_of_a_marked_host_is_waited_out_wiped_or_told() {
+    let marked = of_sweep(1);
+    for (state, action, word) in [
+        (HostState::Ready, Some(Action::RequestWipe { image: None }), "finishing"),
+        (HostState::Reinstalling, Some(Action::NoteWiped), "finishing"),
+        (HostState::Changing("rebooting".into()), None, "waiting"), // LH22
+        (HostState::Stuck("locked".into()), None, "cannot_wipe"),
+    ] {
+        let decision = decided(&seen(Host { state, ..host(1, &marked) }, ours(), vec![]));
+        assert_eq!((decision.action, decision.reason.word()), (action, word));
+    }
+    let blind =
+        Seen { images: Images::Failed("503".into()), ..seen(host(1, &marked), ours(), vec![]) };
+    assert_eq!(decided(&blind).reason.word(), "images_unreadable");
+}
+
+#[test]
+fn a_returned_host_keeps_its_image_or_gets_the_newest_of_its_family() {
+    // P32
+    let image = |name: &str, family: &str, version: &str, beta| Image {
+        id: format!("id-of-{name}"),
+        name: name.into(),
+        family: family.into(),
+        version: version.into(),
+        beta,
+    };
+    let old = image("macos-tahoe-26.9", "macos-tahoe", "26.9", false);
+    let new = image("macos-tahoe-26.10", "macos-tahoe", "26.10", false);
+    let beta = image("macos-tahoe-27.0", "macos-tahoe", "27.0", true);
+    let same = image("macos-tahoe-26.0", "macos-tahoe", "26.0", false);
+    let other = image("macos-sequoia-15.6", "macos-sequoia", "15.6", false);
+    for (offered, expected) in [
+        (vec![old.clone(), same, new.clone()], Some("id-of-macos-tahoe-26.0")),
+        (vec![old, beta, new, other.clone()], Some("id-of-macos-tahoe-26.10")),
+        (vec![other], None),
+    ] {
+        let images = Images::Listed(offered);
+        let seen = Seen { images, ..seen(host(1, &of_sweep(1)), ours(), vec![]) };
+        let image = expected.map(str::to_owned);
+        assert_eq!(decided(&seen).action, Some(Action::RequestWipe { image }));
+    }
+}
+
+#[test]
+fn a_host_that_got_an_owner_since_the_scan_is_left_alone() {
+    // Seed 004: the host was adopted between the scan and the effect.
+    let by_name = || vec![owner("fleet-x", None)];
+    let by_id = || vec![owner("fleet-y", Some(1))];
+    for owners in [by_name(), by_id()] {
+        let free = decided(&seen(host(1, "fleet-x"), HostLease::free(), owners.clone()));
+        assert_eq!((free.action, free.reason.word()), (None, "owned"));
+        let leased = decided(&seen(host(1, "fleet-x"), ours(), owners));
+        assert_eq!((leased.action, leased.reason.word()), (Some(Action::FreeLease), "owned"));
+    }
+    let marked = Owner { uid: UID.into(), ..owner("fleet-z", None) };
+    let claims = decided(&seen(host(1, &claiming(CLUSTER)), HostLease::free(), vec![marked]));
+    assert_eq!((claims.action, claims.reason.word()), (None, "owned"));
+}
+
+#[test]
+fn whatever_is_not_ours_to_change_is_left_alone_and_told_why() {
+    let held_by_other = held(LeaseHolder::Other("macs/a/b".into()));
+    let retiring = Host { retiring: true, ..host(1, "fleet-x") };
+    let moved = HostLease { moved: true, ..HostLease::free() };
+    for (host, lease, word) in [
+        (host(1, "fleet-x"), held_by_other, "held_by_other"),
+        (host(1, "fleet-x"), moved, "moved"),
+        (retiring, HostLease::free(), "not_ours"),
+        (host(1, "tuist-quarantine-1"), HostLease::free(), "not_ours"),
+        (host(1, "someones"), HostLease::free(), "not_ours"),
+        (host(1, &releasing("deadbeef")), HostLease::free(), "not_ours"),
+    ] {
+        let decision = decided(&seen(host, lease, vec![]));
+        assert_eq!((decision.action, decision.reason.word()), (None, word));
+        assert!(decision.reason.is_refusal());
+    }
+}
+
+#[test]
+fn a_host_that_cannot_be_read_ends_the_cycle_and_one_that_is_gone_does_not() {
+    let unread =
+        Seen { host: HostRead::Failed("502".into()), ..seen(host(1, "fleet-x"), ours(), vec![]) };
+    assert!(decided(&unread).reason.ends_cycle());
+    assert_eq!(decided(&unread).action, None);
+    let gone = Seen { host: HostRead::Gone, ..unread };
+    assert_eq!(decided(&gone).action, Some(Action::FreeLease));
+    assert!(!decided(&gone).reason.ends_cycle());
+}
+
+#[test]
+fn without_a_pool_or_a_claim_prefix_nothing_is_begun() {
+    let task = Task::Host { zone: zone(), server: id(1) };
+    let orphan = seen(host(1, "fleet-x"), HostLease::free(), vec![]);
+    let no_pool = Policy { pool_prefix: None, ..policy() };
+    assert_eq!(decide(at(0), &task, &orphan, &no_pool).reason.word(), "no_pool");
+    let marked = seen(host(1, &of_sweep(1)), HostLease::free(), vec![]);
+    assert_eq!(decide(at(0), &task, &marked, &no_pool).reason.word(), "no_pool");
+    let report_only = Policy { claim_prefix: None, ..policy() };
+    let decision = decide(at(0), &task, &orphan, &report_only);
+    assert_eq!((decision.action, decision.reason.word()), (None, "report_only"));
+}
+
+#[test]
+fn no_job_is_wiped_away_while_its_agent_may_live() {
+    let job = |silent_since| Some(Job { pod: "runners/r-1".into(), silent_since });
+    let with = |job| Seen { job, ..seen(host(1, "fleet-x"), HostLease::free(), vec![]) };
+    for (job, word) in [
+        (job(None), "busy"),
+        (job(Some(at(-4))), "busy"),
+        (job(Some(at(-5))), "returning"),
+        (None, "returning"),
+    ] {
+        assert_eq!(decided(&with(job)).reason.word(), word);
+    }
+}
+
+#[test]
+fn a_lease_is_freed_only_while_its_holder_is_gone() {
+    let task = Task::FreeLease(id(1));
+    let gone = held(LeaseHolder::Other("macs/fleet-x/gone".into()));
+    let of = |lease: HostLease| {
+        let seen = seen(host(1, "x"), lease, vec![owner("fleet-a", None)]);
+        decide(at(0), &task, &seen, &policy())
+    };
+    assert_eq!(of(gone.clone()).action, Some(Action::FreeLease));
+    let alive = held(LeaseHolder::Other("macs/fleet-a/uid-of-fleet-a".into()));
+    for lease in [alive, held(LeaseHolder::Nobody), HostLease { moved: true, ..gone }] {
+        let decision = of(lease);
+        assert!(decision.action.is_none() && decision.reason.is_refusal(), "{decision:?}");
+    }
+}
+
+#[test]
+fn in_every_state_that_allows_it_the_guard_of_a_destructive_effect_holds() {
+    // G6: the whole abstract state space of one host.
+    let names = ["pool-1", "fleet-x", "someones", "tuist-quarantine-1", "tuist-claim-pending-x"];
+    let markers = [claiming(CLUSTER), releasing(CLUSTER), of_sweep(1), claiming("deadbeef")];
+    let states = [
+        HostState::Ready,
+        HostState::Reinstalling,
+        HostState::Changing("rebooting".into()),
+        HostState::Stuck("error".into()),
+    ];
+    let other = LeaseHolder::Other("macs/a/b".into());
+    let owners = [vec![], vec![owner("fleet-x", None)], vec![owner("other", Some(1))]];
+    let mut acted = 0;
+    for name in names.iter().map(|name| (*name).to_owned()).chain(markers) {
+        for (state, retiring) in states.iter().flat_map(|s| [(s, false), (s, true)]) {
+            for holder in [LeaseHolder::Nobody, LeaseHolder::Us, other.clone()] {
+                for (bits, owners) in (0..16).flat_map(|bits| owners.iter().map(move |o| (bits, o)))
+                {
+                    let host = Host { state: state.clone(), retiring, ..host(1, &name) };
+                    let mut lease = held(holder.clone());
+                    lease.lease.wiped_at = (bits & 1 > 0).then(|| at(0));
+                    lease.lease.unwiped = bits & 2 > 0;
+                    lease.moved = bits & 4 > 0;
+                    lease.quarantined = bits & 8 > 0;
+                    let seen = seen(host.clone(), lease.clone(), owners.clone());
+                    let Some(action) = decided(&seen).action else { continue };
+                    acted += 1;
+                    if !action.changes_host() {
+                        continue;
+                    }
+                    let what = format!("{action:?} of {name} {state:?} {lease:?} {owners:?}");
+                    assert_eq!(lease.lease.holder, LeaseHolder::Us, "{what}");
+                    assert!(seen.owners.of(&host).is_none() && !retiring, "S4: {what}");
+                    assert!(!lease.quarantined, "{what}");
+                    let begun = seen.class(&host) == Class::Releasing;
+                    assert!(begun || !lease.moved, "{what}");
+                    match &action {
+                        Action::Rename { to } if to.starts_with("pool-") => {
+                            assert!(begun && lease.lease.wiped_at.is_some(), "LH1: {what}");
+                            assert!(!lease.lease.unwiped, "LH1: {what}");
+                        }
+                        Action::Rename { .. } => assert!(!begun, "{what}"),
+                        _ => assert!(begun, "{what}"),
+                    }
+                }
+            }
+        }
+    }
+    assert!(acted > 100, "{acted} states have an effect");
+}
+
+#[test]
+fn every_refusal_has_a_word_of_its_own() {
+    // O1
+    let words: BTreeSet<&str> = Reason::REFUSALS.into_iter().collect();
+    assert_eq!(words.len(), Reason::REFUSALS.len());
+    assert!(Reason::Moved.is_refusal() && !Reason::Returning.is_refusal());
+}

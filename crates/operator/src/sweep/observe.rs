@@ -1,0 +1,165 @@
+//! Reads for the sweep, never from a cache. Reads only.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use applecart_api::ids::{ProviderId, ServerId, Zone};
+use applecart_api::keys::{label, lease as key};
+use applecart_api::machine::ScalewayAppleSiliconMachine;
+use applecart_core::machine::{HostRead, HostState, Images};
+use applecart_core::sweep::{
+    Class, HostLease, Inventory, Job, Listed, Names, Owner, Owners, Reason, Seen, Task, ZoneRead,
+};
+use applecart_scaleway::{ErrorKind, Server};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::ListParams;
+use kube::{Api, ResourceExt};
+
+use super::Sweep;
+use crate::calls::{self, ReadError};
+use crate::provider::{self, chain, leases};
+
+/// What a turn read: what is decided from, and what only an effect needs.
+pub struct Turn {
+    /// What is decided from.
+    pub seen: Seen,
+    /// Where the host stands; a Lease alone does not tell.
+    pub zone: Option<Zone>,
+}
+
+/// Reads everything. Objects come last: whoever held a host or a Lease by then existed before.
+pub async fn inventory(sweep: &Sweep) -> Result<Inventory, Reason> {
+    let mut zones: BTreeSet<Zone> = sweep.settings.zones.iter().cloned().collect();
+    zones.extend(objects(sweep).await?.iter().filter_map(|object| object.spec.zone().ok()));
+    let every = ListParams::default().labels(key::HOST);
+    let stored = calls::read("the hosts' Leases", all_leases(sweep).list(&every)).await;
+    let stored = stored.map_err(|error| unreadable(&error))?;
+    let by_server = |lease: &Lease| Some((leases::server(lease)?, host_lease(lease)?));
+    let leases = stored.items.iter().filter_map(by_server).collect();
+    let mut read = BTreeMap::new();
+    for zone in zones {
+        let hosts = match sweep.scaleway.list_servers(&zone).await {
+            Ok(servers) => ZoneRead::Listed(listed(&servers)),
+            Err(error) => ZoneRead::Failed(chain(&error)),
+        };
+        read.insert(zone, hosts);
+    }
+    let owners = owners(sweep).await?;
+    Ok(Inventory { cluster: sweep.cluster.clone(), zones: read, leases, owners })
+}
+
+/// Reads one host, its Lease and, last, who may own it.
+pub async fn host(sweep: &Sweep, task: &Task) -> Result<Turn, Reason> {
+    let server = task.server().clone();
+    let (all, name) = (all_leases(sweep), key::name(&server));
+    let stored = calls::read("the host's Lease", all.get_opt(&name)).await;
+    let stored = stored.map_err(|error| unreadable(&error))?;
+    let lease = stored.as_ref().and_then(host_lease).unwrap_or_else(HostLease::free);
+    let zone = match task {
+        Task::Host { zone, .. } => Some(zone.clone()),
+        Task::FreeLease(_) => None,
+    };
+    let host = match &zone {
+        Some(zone) => read_host(sweep, zone, &server).await,
+        None => HostRead::Gone,
+    };
+    let owners = owners(sweep).await?;
+    let names = Names::new(&sweep.cluster, &sweep.settings.policy, &owners);
+    let images = Images::NotRead;
+    let mut seen = Seen { server, host, lease, owners, names, job: None, images };
+    if let (HostRead::Seen(host), Some(zone)) = (seen.host.clone(), &zone) {
+        match seen.class(&host) {
+            Class::Orphan => {
+                let job = job(sweep, &host.name).await;
+                seen.job = job.map_err(|error| unreadable(&error))?;
+            }
+            Class::Releasing if host.state == HostState::Ready => {
+                seen.images = provider::images_of(&sweep.scaleway, zone, &host.server_type).await;
+            }
+            Class::Pool
+            | Class::Claiming
+            | Class::Claimed
+            | Class::Releasing
+            | Class::Retiring
+            | Class::Quarantined
+            | Class::Foreign => {}
+        }
+    }
+    Ok(Turn { seen, zone })
+}
+
+fn unreadable(error: &ReadError) -> Reason {
+    Reason::OwnersUnreadable(chain(error))
+}
+
+/// The Leases of hosts.
+pub fn all_leases(sweep: &Sweep) -> Api<Lease> {
+    Api::namespaced(sweep.client.clone(), &sweep.namespace)
+}
+
+fn host_lease(stored: &Lease) -> Option<HostLease> {
+    let sweep = leases::server(stored)?.as_str().parse().ok()?;
+    let says = |key: &str| stored.annotations().get(key).is_some_and(|text| text == "true");
+    Some(HostLease {
+        lease: leases::read(stored, Some(&sweep)),
+        moved: says(key::MOVED),
+        quarantined: says(key::QUARANTINED),
+    })
+}
+
+/// All objects of all namespaces, whichever of them this provider looks after.
+async fn objects(sweep: &Sweep) -> Result<Vec<ScalewayAppleSiliconMachine>, Reason> {
+    let all: Api<ScalewayAppleSiliconMachine> = Api::all(sweep.client.clone());
+    let list = calls::read("all objects", all.list(&ListParams::default())).await;
+    list.map(|list| list.items).map_err(|error| unreadable(&error))
+}
+
+async fn owners(sweep: &Sweep) -> Result<Owners, Reason> {
+    Ok(Owners::new(objects(sweep).await?.iter().map(owner).collect()))
+}
+
+fn owner(object: &ScalewayAppleSiliconMachine) -> Owner {
+    let status = object.status.as_ref().and_then(|status| status.server_id.as_deref());
+    let status = status.and_then(|id| id.parse::<ServerId>().ok());
+    let spec = object.spec.provider_id.as_deref().and_then(|id| id.parse::<ProviderId>().ok());
+    Owner {
+        namespace: object.namespace().unwrap_or_default(),
+        name: object.name_any(),
+        uid: object.uid().unwrap_or_default(),
+        servers: status.into_iter().chain(spec.map(|id| id.server)).collect(),
+        pool_prefix: object.spec.adopt_pool_prefix.clone().filter(|prefix| !prefix.is_empty()),
+    }
+}
+
+fn listed(servers: &[Server]) -> Vec<Listed> {
+    let listed = |server: &Server| Listed {
+        host: provider::host(server),
+        changed_at: server.updated_at.or(server.created_at),
+    };
+    let mut hosts: Vec<Listed> = servers.iter().map(listed).collect();
+    hosts.sort_by(|a, b| a.host.id.cmp(&b.host.id));
+    hosts
+}
+
+/// Only a 404 says that a host is gone; it was in a complete list a moment ago (S10).
+async fn read_host(sweep: &Sweep, zone: &Zone, server: &ServerId) -> HostRead {
+    match sweep.scaleway.server(zone, server).await {
+        Ok(read) => HostRead::Seen(provider::host(&read)),
+        Err(error) if error.kind == ErrorKind::NotFound => HostRead::Gone,
+        Err(error) => HostRead::Failed(chain(&error)),
+    }
+}
+
+/// A job that runs on the Node of this name.
+async fn job(sweep: &Sweep, node: &str) -> Result<Option<Job>, ReadError> {
+    let pods: Api<Pod> = Api::all(sweep.client.clone());
+    let claimed = ListParams::default()
+        .fields(&format!("spec.nodeName={node}"))
+        .labels(label::RUNNER_POOL_OWNER);
+    let pods = calls::read("the Node's Pods", pods.list(&claimed)).await?;
+    let Some(pod) = pods.items.iter().find(|pod| provider::is_busy(pod)) else { return Ok(None) };
+    let nodes: Api<Node> = Api::all(sweep.client.clone());
+    let node = calls::read("its Node", nodes.get_opt(node)).await?;
+    let pod = format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any());
+    Ok(node.map(|node| Job { pod, silent_since: provider::silent_since(&node) }))
+}

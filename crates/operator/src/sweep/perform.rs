@@ -1,0 +1,72 @@
+//! Performs one [`Action`]. One effect, and no choice left to make.
+
+use applecart_api::ids::ServerId;
+use applecart_api::keys::lease as key;
+use applecart_core::Outcome;
+use applecart_core::sweep::Action;
+use kube::api::{Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use super::Sweep;
+use super::observe::{Turn, all_leases};
+use crate::calls;
+use crate::provider::{leases, outcome_of, reinstall};
+
+/// Performs `action` and says how it ended.
+pub async fn perform(sweep: &Sweep, turn: &Turn, action: &Action) -> Outcome {
+    let server = &turn.seen.server;
+    match (action, &turn.zone) {
+        (Action::TakeLease { used }, _) => take_lease(sweep, turn, server, *used).await,
+        (Action::FreeLease, _) => {
+            let change = json!({
+                "metadata": {
+                    "labels": {key::HOLDER: Value::Null},
+                    "annotations": {key::MARKED_AT: Value::Null},
+                },
+                "spec": {"holderIdentity": Value::Null},
+            });
+            patch_lease(sweep, turn, server, change).await
+        }
+        (Action::NoteWiped, _) => {
+            let now = sweep.clock.now().to_string();
+            let facts = json!({key::WIPED_AT: now, key::UNWIPED: "false"});
+            patch_lease(sweep, turn, server, json!({"metadata": {"annotations": facts}})).await
+        }
+        (Action::Rename { to }, Some(zone)) => {
+            outcome_of(sweep.scaleway.rename(zone, server, to).await)
+        }
+        (Action::RequestWipe { image }, Some(zone)) => {
+            reinstall(&sweep.scaleway, zone, server, image.as_deref()).await
+        }
+        (Action::Rename { .. } | Action::RequestWipe { .. }, None) => {
+            unreachable!("a host is not changed without having been read in its zone")
+        }
+    }
+}
+
+async fn take_lease(sweep: &Sweep, turn: &Turn, server: &ServerId, used: bool) -> Outcome {
+    let us = format!("sweep/{server}");
+    let uid = server.as_str().parse().expect("a server id has the form of a UID");
+    let version = turn.seen.lease.lease.version.as_deref();
+    let mut lease = leases::taken(server, &us, &uid, version, sweep.clock.now());
+    if used {
+        lease["metadata"]["annotations"][key::UNWIPED] = json!("true");
+    }
+    let api = all_leases(sweep);
+    if version.is_some() {
+        let patch = Patch::Merge(&lease);
+        return calls::write(api.patch(&key::name(server), &PatchParams::default(), &patch)).await;
+    }
+    match serde_json::from_value(lease) {
+        Ok(lease) => calls::write(api.create(&PostParams::default(), &lease)).await,
+        Err(error) => Outcome::Failed(error.to_string()),
+    }
+}
+
+/// Patches the Lease at the version that was read, so only while nothing of it changed.
+async fn patch_lease(sweep: &Sweep, turn: &Turn, server: &ServerId, mut change: Value) -> Outcome {
+    change["metadata"]["resourceVersion"] = json!(turn.seen.lease.lease.version);
+    let patch = Patch::Merge(&change);
+    let name = key::name(server);
+    calls::write(all_leases(sweep).patch(&name, &PatchParams::default(), &patch)).await
+}
