@@ -81,6 +81,7 @@ struct Pool {
 
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Sweep: hosts that nobody owns")]
+#[allow(clippy::struct_field_names, reason = "the flags are called after them")]
 struct Orphans {
     /// Zones that are swept, besides those of all objects.
     #[arg(
