@@ -32,6 +32,9 @@ fn world(hosts: usize, machines: u32) -> World {
         ssh_latency: Duration::from_millis(100),
         foreign: true,
         jobs: false,
+        roles: &[],
+        providers: 1,
+        deployments: false,
         faults: None,
     })
 }

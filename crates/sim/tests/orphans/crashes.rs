@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use applecart_sim::faults::{Class, Fault, Faults, Plan, Step, table};
+use applecart_sim::faults::{Ahead, Class, Fault, Faults, Plan, Step, table};
 
 use crate::stage::{Stage, minutes};
 
@@ -12,7 +12,11 @@ const HOSTS: [&str; 4] = ["macs-stray", "macs-owned", "someone-elses-mac", "tuis
 
 /// Plays a return in which these steps go wrong; what is not as it should be at its end.
 async fn play(plan: Vec<(usize, Fault)>) -> (Vec<Step>, Result<(), String>) {
-    let faults = Faults::new(Plan::At(plan));
+    let chosen = move |ahead: &Ahead| {
+        let planned = plan.iter().find(|(number, _)| *number == ahead.number);
+        planned.map(|(_, fault)| *fault)
+    };
+    let faults = Faults::new(Plan::Chosen(Box::new(chosen)));
     let stage = Stage::with_faults(&HOSTS, Some(Arc::clone(&faults)));
     let (stray, owned) = (stage.host(HOSTS[0]), stage.host(HOSTS[1]));
     let uid = stage.object(HOSTS[1], Some(&owned)).await;
@@ -32,7 +36,7 @@ async fn play(plan: Vec<(usize, Fault)>) -> (Vec<Step>, Result<(), String>) {
     } else {
         Ok(())
     };
-    (faults.steps(), ended)
+    (faults.look(<[Step]>::to_vec), ended)
 }
 
 #[tokio::test(start_paused = true)]

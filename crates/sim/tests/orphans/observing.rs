@@ -21,6 +21,9 @@ fn settings() -> WorldSettings {
         ssh_latency: Duration::from_millis(100),
         foreign: true,
         jobs: false,
+        roles: &[],
+        providers: 1,
+        deployments: false,
         faults: None,
     }
 }

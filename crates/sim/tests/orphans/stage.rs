@@ -143,7 +143,7 @@ impl Stage {
             ..self.scaleway.config(limit)
         };
         let service = match &self.faults {
-            Some(faults) => faults.gated(self.scaleway.service()),
+            Some(faults) => faults.gated(&Process::Provider, self.scaleway.service()),
             None => self.scaleway.service(),
         };
         Provider {
