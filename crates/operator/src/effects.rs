@@ -68,7 +68,8 @@ impl Effects {
             }
             if told.insert(line) {
                 self.metrics.count_withheld(controller, action);
-                tracing::info!(controller, object, action, detail, %reason, "would, but only observes");
+                let told = "would, but only observes";
+                tracing::info!(controller, object, action, detail, %reason, "{told}");
             }
             return None;
         }

@@ -4,8 +4,8 @@
 //! # Flow
 //! Every interval, one look at everything (`observe::inventory`), from which `core` makes a report
 //! and tasks. Each task then takes turns of its own: the host, its Lease and all objects are read
-//! afresh (`observe::host`), `core` decides, one effect is performed. What is under way is looked at
-//! again within the same interval; nothing new is begun there.
+//! afresh (`observe::host`), `core` decides, one effect is performed. What is under way is looked
+//! at again within the same interval; nothing new is begun there.
 //!
 //! # Guarantees
 //! - One effect at a time, and no other host's before this one's turn is over.
