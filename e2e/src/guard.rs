@@ -22,6 +22,9 @@ use rustix::process::{Pid, Signal, getppid};
 /// The verb that makes this program a guard.
 pub const VERB: &str = "guard";
 
+/// This very program, even after a build has put another in its place.
+const OURSELVES: &str = "/proc/self/exe";
+
 /// Becomes the program that `arguments` (all after the verb) name. Returns only what went wrong.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Result<()> {
     let mut arguments = arguments.into_iter();
@@ -56,7 +59,7 @@ pub fn die_with_parent(_: Signal) -> Result<()> {
 /// Starts `command` so that it is killed when this process dies, however it dies. Its arguments,
 /// environment and folder are taken; `configure` sets the rest (output, process group).
 pub fn spawn(command: &Command, configure: impl FnOnce(&mut Command)) -> io::Result<Child> {
-    let mut guarded = Command::new(std::env::current_exe()?);
+    let mut guarded = Command::new(OURSELVES);
     guarded.args([VERB, "kill", &std::process::id().to_string()]);
     guarded.arg(command.get_program()).args(command.get_args());
     for (name, value) in command.get_envs() {
