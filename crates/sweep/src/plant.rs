@@ -6,7 +6,7 @@ use std::time::Duration;
 use applecart_api::keys::label;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::pod::{Template, VmName};
-use applecart_sim::faults::Process;
+use applecart_sim::faults::{PROVIDER, Process};
 use applecart_sim::kubernetes::Identity;
 use applecart_sim::world::{NAMESPACE, POOL_PREFIX, World};
 use clap::ValueEnum;
@@ -150,9 +150,10 @@ async fn strike(world: &World, bug: Bug) -> bool {
     }
 }
 
-/// A client that the gate takes for the provider's.
+/// A client that the gate takes for the provider's, and that no role holds up.
 fn provider(world: &World) -> kube::Client {
-    world.api().client(Identity::service_account(NAMESPACE, "provider"))
+    let account = Identity::service_account(NAMESPACE, PROVIDER);
+    world.api().client(Identity::stand_in(account.user))
 }
 
 async fn delete_busy(world: &World) -> bool {

@@ -67,9 +67,17 @@ fn rendered(template: &str) -> Vec<Value> {
 
 /// What an expression comes to. A later variable hides an earlier one of its name.
 fn value(expression: &str, known: &[(String, String)]) -> Option<String> {
-    let variable = known.iter().rev().find(|(name, _)| name == expression);
-    let fixed = VALUES.iter().find(|(text, _)| *text == expression);
-    variable.map(|(_, value)| value.clone()).or_else(|| fixed.map(|(_, value)| (*value).into()))
+    if let Some(plain) = expression.strip_suffix("| quote") {
+        return value(plain.trim(), known).map(|value| format!("\"{value}\""));
+    }
+    if let Some((_, fixed)) = VALUES.iter().find(|(text, _)| *text == expression) {
+        return Some((*fixed).to_owned());
+    }
+    if let Some((_, value)) = known.iter().rev().find(|(name, _)| name == expression) {
+        return Some(value.clone());
+    }
+    let (format, argument) = expression.strip_prefix("printf \"")?.split_once("\" ")?;
+    value(argument.trim(), known).map(|argument| format.replace("%s", &argument))
 }
 
 /// The line with its expressions replaced. One that is not known stays, and no YAML is read from it
