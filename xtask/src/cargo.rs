@@ -12,6 +12,9 @@ use crate::counts::Counts;
 /// The package whose binary sweeps, benches and soaks.
 const SWEEP_PACKAGE: &str = "applecart-sweep";
 
+/// Plans of each story in the short sweep: two minutes' worth.
+const SAMPLE: &str = "20";
+
 /// The root of the workspace that this program was started in.
 pub fn workspace_root() -> PathBuf {
     // Cargo sets it for `cargo run` and `cargo test`. The folder at compile time is the fallback
@@ -47,10 +50,10 @@ impl Cargo {
         cargo
     }
 
-    /// The sweep of `test`: from what the tests were built of, because a build for release takes
-    /// longer than a slower sweep.
+    /// The sweep of `test`: some plans of every story, from what the tests were built of, because a
+    /// build for release takes longer than that.
     pub fn short_sweep() -> Self {
-        Self::new(["run", "--package", SWEEP_PACKAGE, "--", "sweep"])
+        Self::new(["run", "--package", SWEEP_PACKAGE, "--", "sweep", "--sample", SAMPLE])
     }
 
     /// With a variable in its environment.

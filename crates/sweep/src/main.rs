@@ -69,6 +69,9 @@ struct Sweep {
     /// So many plans with one to three random faults for each story, too.
     #[arg(long, default_value_t = 0, value_name = "N")]
     random: usize,
+    /// Only so many plans of each story, drawn from the seed: a short sweep.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    sample: Option<u32>,
     /// Replay: what goes wrong at which step, as STEP:FAULT; may be given more than once.
     #[arg(long, requires = "story", value_name = "STEP:FAULT", value_parser = planned)]
     fault: Vec<(usize, Fault)>,
@@ -113,7 +116,8 @@ impl Sweep {
         }
         let one_in = usize::try_from(self.one_in).unwrap_or(1);
         let Self { pairs, random, .. } = *self;
-        let breadth = Breadth { one_in, pairs, random, long_in: 1000 };
+        let sample = self.sample.and_then(|sample| usize::try_from(sample).ok());
+        let breadth = Breadth { one_in, pairs, random, long_in: 1000, sample };
         sweep::all(self.story, self.seed, breadth).violations == 0
     }
 }

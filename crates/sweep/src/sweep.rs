@@ -23,6 +23,8 @@ pub struct Breadth {
     pub random: usize,
     /// One run in so many is watched for a day after it came to rest.
     pub long_in: usize,
+    /// Of all these plans so many of each story, drawn from the seed, and nobody watches for a day.
+    pub sample: Option<usize>,
 }
 
 /// One run in so many is watched for half an hour after it came to rest.
@@ -64,7 +66,7 @@ pub fn soak(time: Duration, first: u64) -> bool {
     let mut tally = Tally::default();
     let mut seed = first;
     while began.elapsed() < time && tally.violations == 0 {
-        let breadth = Breadth { one_in: 7, pairs: false, random: 200, long_in: 20 };
+        let breadth = Breadth { one_in: 7, pairs: false, random: 200, long_in: 20, sample: None };
         let one = all(None, seed, breadth);
         tally.plans += one.plans;
         tally.violations += one.violations;
@@ -108,6 +110,9 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
     }
     let mut cases = singles(&calm, &reference, breadth);
     cases.extend(random(&calm, &reference, breadth.random));
+    if let Some(most) = breadth.sample {
+        draw(&mut cases, most, seed);
+    }
     for (at, case) in cases.iter_mut().enumerate() {
         case.silence = match at {
             at if (at + 1).is_multiple_of(breadth.long_in) => Some(LONG_SILENCE),
@@ -119,7 +124,8 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
     }
     // The story without faults, and then a day of silence: beside all others, because it is long.
     if story != Story::DeleteAnywhere {
-        cases.push(Case { silence: Some(LONG_SILENCE), ..calm.clone() });
+        let silence = if breadth.sample.is_some() { SHORT_SILENCE } else { LONG_SILENCE };
+        cases.push(Case { silence: Some(silence), ..calm.clone() });
     }
     let compared = (story != Story::DeleteAnywhere).then_some(&reference);
     let mut found = explore(&calm, cases, compared.map(Limits::of), breadth.pairs);
@@ -165,6 +171,15 @@ fn singles(calm: &Case, reference: &End, breadth: Breadth) -> Vec<Case> {
         step.possible().iter().map(with).collect()
     };
     chosen.flat_map(cases).collect()
+}
+
+/// Keeps so many plans, in their order: which, the seed says.
+fn draw(cases: &mut Vec<Case>, most: usize, seed: u64) {
+    let mut random = SmallRng::seed_from_u64(seed);
+    while cases.len() > most {
+        let at = random.random_range(0..cases.len());
+        drop(cases.remove(at));
+    }
 }
 
 /// Plans with one to three faults, drawn from the seed.
