@@ -46,7 +46,8 @@ pub enum Story {
     Job,
     /// A Machine is deleted under a running job: the job ends first (LH24).
     Drain,
-    /// A Machine comes and goes while two providers believe to lead (G7).
+    /// A Machine comes and goes while two providers believe to lead (G7). Played only by name: for
+    /// as long as both act, each ends the other's SSH session, and no bootstrap comes to its end.
     TwoLeaders,
 }
 
@@ -66,9 +67,9 @@ impl fmt::Display for Story {
 }
 
 impl Story {
-    /// Every story.
-    pub fn all() -> &'static [Self] {
-        Self::value_variants()
+    /// Every story that must come to its end.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::value_variants().iter().copied().filter(|story| *story != Self::TwoLeaders)
     }
 
     /// How big its world is.
