@@ -9,8 +9,8 @@ use super::turn::effect;
 /// What a turn may write before the effect that it is about: its status, and a word to clusterctl.
 const FIRST: usize = 2;
 
-/// What comes before an effect only speaks of it, and nothing is written here: it is told, taken for
-/// stored, and what would follow is decided.
+/// What comes before an effect only speaks of it, and nothing is written here: it is told, taken
+/// for stored, and what would follow is decided.
 pub async fn rehearse(context: &Context, seen: &Observed, mut decision: Decision) -> Decision {
     let mut stored = seen.clone();
     for _ in 0..FIRST {
