@@ -92,7 +92,9 @@ pub async fn install(
 ) -> Result<Installation> {
     ground.cluster_api().await?;
     let namespace = ground.namespace(story).await?;
-    let mut plan = Plan::new(namespace, cluster, ground.seed());
+    // Hosts of its own: a Node that one story leaves must not be taken for another's.
+    let seed = ground.seed().wrapping_add(story.bytes().map(u64::from).sum());
+    let mut plan = Plan::new(namespace, cluster, seed);
     // A Mac takes two Pods; with our own form, one of them is a plain Pod that is to be drained.
     plan.runners = if cluster == ClusterForm::Ours { 1 } else { 2 };
     Installation::start(ground.control_plane().await?, plan).await
