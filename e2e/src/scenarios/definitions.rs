@@ -127,7 +127,8 @@ pub async fn columns_show_what_an_operator_asks_first(ground: &mut Ground) -> Re
     let table: Value = client.request(request).await?;
     let columns: Vec<_> =
         table["columnDefinitions"].as_array().into_iter().flatten().map(|c| &c["name"]).collect();
-    let wanted = ["Name", "Phase", "ProviderID", "Ready", "Step", "Node", "Reason", "Age", "Host"];
+    let wanted =
+        ["Name", "Phase", "ProviderID", "Ready", "Step", "Node", "Reason", "Since", "Age", "Host"];
     assert_eq!(columns, wanted);
     let cells = &table["rows"][0]["cells"];
     for (index, cell) in [
