@@ -9,12 +9,6 @@ use anyhow::{Context, Result, bail};
 
 use crate::counts::Counts;
 
-/// The package whose binary sweeps, benches and soaks.
-const SWEEP_PACKAGE: &str = "applecart-sweep";
-
-/// Plans of each story in the short sweep: two minutes' worth.
-const SAMPLE: &str = "20";
-
 /// The root of the workspace that this program was started in.
 pub fn workspace_root() -> PathBuf {
     // Cargo sets it for `cargo run` and `cargo test`. The folder at compile time is the fallback
@@ -36,24 +30,11 @@ impl Cargo {
         Self(command)
     }
 
-    /// `cargo run --release` of the sweep's binary.
-    pub fn sweep(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
-        let mut cargo = Self::new(["run", "--release", "--package", SWEEP_PACKAGE, "--"]);
-        cargo.0.args(arguments);
-        cargo
-    }
-
     /// `cargo bench` of the Macs over real SSH, which need the command line's own binary.
     pub fn bench_macs(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Self {
-        let mut cargo = Self::new(["bench", "--package", "applecart", "--bench", "macs", "--"]);
+        let mut cargo = Self::new(["bench", "--workspace", "--bench", "macs", "--"]);
         cargo.0.args(arguments);
         cargo
-    }
-
-    /// The sweep of `test`: some plans of every story, from what the tests were built of, because a
-    /// build for release takes longer than that.
-    pub fn short_sweep() -> Self {
-        Self::new(["run", "--package", SWEEP_PACKAGE, "--", "sweep", "--sample", SAMPLE])
     }
 
     /// With a variable in its environment.
@@ -135,10 +116,6 @@ mod tests {
     #[test]
     fn a_command_reads_as_it_would_be_typed() {
         assert_eq!(Cargo::new(["fmt", "--check"]).to_line(), "cargo fmt --check");
-        assert_eq!(
-            Cargo::sweep(["soak", "--seed", "7"]).to_line(),
-            "cargo run --release --package applecart-sweep -- soak --seed 7"
-        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::cargo::{self, Cargo};
+use crate::program::{Profile, SWEEP};
 use crate::soak::Soak;
 use crate::stage::{self, CHECK, Stage, TEST};
 use crate::{e2e, generated, terminal};
@@ -129,8 +130,9 @@ fn generate(check: bool) -> Result<ExitCode> {
 }
 
 fn pass_on(verb: &str, rest: PassedOn) -> Result<ExitCode> {
-    let arguments = std::iter::once(OsString::from(verb)).chain(rest.arguments);
-    Cargo::sweep(arguments).status().map(code)
+    let mut command = SWEEP.build(Profile::Release)?;
+    command.arg(verb).args(rest.arguments);
+    SWEEP.status(command).map(code)
 }
 
 fn code(status: ExitStatus) -> ExitCode {

@@ -5,6 +5,7 @@ mod command_line;
 mod counts;
 mod e2e;
 mod generated;
+mod program;
 mod soak;
 mod stage;
 mod terminal;

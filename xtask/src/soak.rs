@@ -1,15 +1,13 @@
 //! The long run: a demo with chaos whose memory is watched, and a sweep of one seed after another.
 
-use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo::Cargo;
-use crate::e2e::executable;
+use crate::program::{APPLECART, Profile, SWEEP};
 use crate::terminal::seconds;
 
 /// How many times memory is looked at in one run.
@@ -52,24 +50,17 @@ impl Soak {
             return Ok(ExitCode::SUCCESS);
         }
         let (minutes, seed) = (self.minutes.to_string(), self.seed.to_string());
-        let words = ["soak", "--minutes", &minutes, "--seed", &seed].map(OsString::from);
-        let sound = Cargo::sweep(words).status()?.success();
+        let mut command = SWEEP.build(Profile::Release)?;
+        command.args(["soak", "--minutes", &minutes, "--seed", &seed]);
+        let sound = SWEEP.status(command)?.success();
         Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     /// The demo with chaos; whether nothing broke and its memory stayed flat.
     fn demo(&self) -> Result<bool> {
-        let build = [
-            "build",
-            "--release",
-            "--package",
-            "applecart",
-            "--message-format=json-render-diagnostics",
-        ];
-        let program = executable(&Cargo::new(build).shown()?, "applecart")
-            .context("cargo made no program applecart")?;
         let seed = self.seed.to_string();
-        let mut child = Command::new(program)
+        let mut child = APPLECART
+            .build(Profile::Release)?
             .args(["demo", "--chaos", "--port", "0", "--speed", SPEED, "--seed", &seed])
             .stdout(Stdio::piped())
             .spawn()
