@@ -116,7 +116,7 @@ pub async fn columns_show_what_an_operator_asks_first(ground: &mut Ground) -> Re
     let bootstrap = json!({"display": "3/9 power", "index": 3, "total": 9, "step": "power"});
     let status = json!({
         "phase": "Bootstrapping", "ready": false, "nodeName": "mac-1", "serverID": "s",
-        "lastReason": "Bootstrapping", "bootstrap": bootstrap,
+        "lastReason": "Bootstrapping", "bootstrap": bootstrap, "since": "2020-02-01T00:00:00Z",
     });
     objects::merge_status(&client, &mac, &json!({"status": status})).await?;
     let path =
@@ -139,13 +139,16 @@ pub async fn columns_show_what_an_operator_asks_first(ground: &mut Ground) -> Re
         (4, json!("3/9 power")),
         (5, json!("mac-1")),
         (6, json!("Bootstrapping")),
-        (8, json!("s")),
+        (9, json!("s")),
     ] {
         assert_eq!(cells[index], cell, "{}", wanted[index]);
     }
+    let since = cells[7].as_str().unwrap_or_default();
+    ensure!(since.contains('y'), "since years, not {since:?}");
     let shown = ground.kubectl(&["get", "samm", "--namespace", &namespace]).await?;
     let header: Vec<&str> = shown.lines().next().unwrap_or_default().split_whitespace().collect();
-    assert_eq!(header, ["NAME", "PHASE", "PROVIDERID", "READY", "STEP", "NODE", "REASON", "AGE"]);
+    let wanted = ["NAME", "PHASE", "PROVIDERID", "READY", "STEP", "NODE", "REASON", "SINCE", "AGE"];
+    assert_eq!(header, wanted);
     Ok(())
 }
 
