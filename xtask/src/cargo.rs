@@ -73,26 +73,30 @@ impl Cargo {
     /// Runs test runners: shows what they write and adds up what they say that they counted.
     pub fn count_tests(self) -> Result<(ExitStatus, Counts)> {
         let line = self.to_line();
-        count_tests(self.0, &line)
+        count_tests(self.0, &line, &mut std::io::stdout())
     }
 }
 
-/// [`Cargo::count_tests`] for any command, called `line` when it is talked about.
-pub fn count_tests(mut command: Command, line: &str) -> Result<(ExitStatus, Counts)> {
+/// [`Cargo::count_tests`] for any command, called `line` when it is talked about, whose output goes
+/// to `shown`.
+pub fn count_tests(
+    mut command: Command,
+    line: &str,
+    shown: &mut dyn Write,
+) -> Result<(ExitStatus, Counts)> {
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("could not start `{line}`"))?;
     let output = child.stdout.take().context("a piped child has no output")?;
     let mut counts = Counts::default();
-    let mut stdout = std::io::stdout().lock();
     for text in BufReader::new(output).split(b'\n') {
-        let text = text.with_context(|| format!("could not read what `{line}` wrote"))?;
-        stdout.write_all(&text)?;
-        stdout.write_all(b"\n")?;
+        let mut text = text.with_context(|| format!("could not read what `{line}` wrote"))?;
         if let Some(more) = std::str::from_utf8(&text).ok().and_then(Counts::read) {
             counts += more;
         }
+        text.push(b'\n');
+        shown.write_all(&text)?;
     }
     Ok((child.wait().with_context(|| format!("lost sight of `{line}`"))?, counts))
 }

@@ -1,7 +1,8 @@
 //! Runs the end-to-end scenarios.
 
 use std::ffi::OsString;
-use std::process::ExitStatus;
+use std::io::Write;
+use std::process::{Command, ExitStatus};
 
 use anyhow::Result;
 
@@ -16,10 +17,15 @@ pub fn run(arguments: Vec<OsString>) -> Result<ExitStatus> {
     E2E.status(command)
 }
 
-/// Runs every scenario and counts them. Never on a cluster that somebody happens to be logged in
-/// to: that is for whoever asks for it.
-pub fn count() -> Result<(ExitStatus, Counts)> {
+/// Every scenario. Never on a cluster that somebody happens to be logged in to: that is for whoever
+/// asks for it.
+pub fn all() -> Result<Command> {
     let mut command = E2E.build(Profile::Dev)?;
     command.env_remove("KUBECONFIG");
-    cargo::count_tests(command, "cargo xtask e2e")
+    Ok(command)
+}
+
+/// Runs [`all`] and counts them; what they say goes to `shown`.
+pub fn count(command: Command, shown: &mut dyn Write) -> Result<(ExitStatus, Counts)> {
+    cargo::count_tests(command, "cargo xtask e2e", shown)
 }

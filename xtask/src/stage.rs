@@ -1,10 +1,12 @@
 //! Every stage of `check` and `test`: the one list of what there is to check.
 
 use std::fmt;
+use std::io::Write;
 use std::process::ExitStatus;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::ValueEnum;
 
 use crate::cargo::{self, Cargo};
@@ -79,7 +81,7 @@ impl Stage {
                 let cargo = Cargo::new(["test", "--workspace", "--no-fail-fast"]);
                 Ok(Outcome::of_tests(cargo.count_tests()?))
             }
-            Self::E2e => Ok(Outcome::of_tests(e2e::count()?)),
+            Self::E2e => Ok(Outcome::of_tests(e2e::count(e2e::all()?, &mut std::io::stdout())?)),
             Self::Sweep => short_sweep(),
         }
     }
@@ -141,6 +143,35 @@ fn run_generated() -> Result<Outcome> {
     Ok(Outcome::without_tests(differences.is_empty()))
 }
 
+/// How the scenarios ended, what they said, and how long they took.
+type Beside = JoinHandle<(Result<Outcome>, Vec<u8>, Duration)>;
+
+/// Begins the scenarios beside the tests: both mostly wait. Everything is built before, so that
+/// neither waits for the other's compiler; what cannot be built is told by the stage itself.
+fn begin_e2e() -> Option<Beside> {
+    let built = Cargo::new(["test", "--workspace", "--no-run", "--quiet"]).status();
+    if !built.is_ok_and(|status| status.success()) {
+        return None;
+    }
+    let command = e2e::all().ok()?;
+    println!("the scenarios of `{}` run beside; what they say comes after the tests", Stage::E2e);
+    Some(std::thread::spawn(move || {
+        let (start, mut said) = (Instant::now(), Vec::new());
+        let done = e2e::count(command, &mut said).map(Outcome::of_tests);
+        (done, said, start.elapsed())
+    }))
+}
+
+fn end_e2e(begun: Beside) -> (Result<Outcome>, Duration) {
+    let (done, said, took) = match begun.join() {
+        Ok(ended) => ended,
+        Err(_) => (Err(anyhow!("the thread that ran it panicked")), Vec::new(), Duration::ZERO),
+    };
+    // Shown as it was said; whoever closed our output does not read it.
+    let _ = std::io::stdout().write_all(&said);
+    (done, took)
+}
+
 /// What a run of several stages found.
 pub struct Report {
     stages: Vec<(Stage, Outcome, Duration)>,
@@ -170,14 +201,23 @@ impl Report {
 pub fn run(stages: &[Stage]) -> Report {
     let paint = Paint::stdout();
     let mut report = Report { stages: Vec::new() };
+    let mut beside = None;
     for (index, stage) in stages.iter().enumerate() {
         println!("{}", paint.bold(format!("[{}/{}] {stage}", index + 1, stages.len())));
         let start = Instant::now();
-        let outcome = stage.run().unwrap_or_else(|error| {
+        if *stage == Stage::Tests && stages.contains(&Stage::E2e) {
+            beside = begin_e2e();
+        }
+        let begun = beside.take_if(|_| *stage == Stage::E2e);
+        let (outcome, earlier) = match begun {
+            Some(begun) => end_e2e(begun),
+            None => (stage.run(), Duration::ZERO),
+        };
+        let outcome = outcome.unwrap_or_else(|error| {
             println!("{error:#}");
             Outcome::without_tests(false)
         });
-        report.stages.push((*stage, outcome, start.elapsed()));
+        report.stages.push((*stage, outcome, start.elapsed().max(earlier)));
     }
     println!();
     for (stage, outcome, time) in &report.stages {

@@ -83,8 +83,7 @@ pub struct ScalewayAppleSiliconMachineSpec {
     /// object. Off unless true: nothing else ever buys a host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_order: Option<bool>,
-    /// Asks for a GitHub Actions runner on the host itself. Kept for objects that carry it; nothing
-    /// acts on it yet.
+    /// Puts a GitHub Actions runner on the host itself, for hosts that build images.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gh_actions_runner: Option<GhActionsRunner>,
 }
@@ -124,19 +123,26 @@ fn said(field: Option<&String>) -> Option<&str> {
 pub struct GhActionsRunner {
     /// GitHub organisation that the runner belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "tuist"))]
+    #[schemars(extend("default" = Self::DEFAULT_ORG))]
     pub gh_org: Option<String>,
     /// Labels of the runner, separated by commas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "self-hosted,macos,bare-metal,vm-image-builder"))]
+    #[schemars(extend("default" = Self::DEFAULT_LABELS))]
     pub gh_runner_labels: Option<String>,
-    /// Release of the runner program.
+    /// Release of the runner program that a new host begins with, such as 2.334.0. There is no
+    /// default: GitHub refuses releases that have become old.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("default" = "2.334.0"))]
     pub gh_runner_version: Option<String>,
     /// Secret in this object's namespace with app-id, installation-id and private-key (PEM).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gh_app_secret_name: Option<String>,
+}
+
+impl GhActionsRunner {
+    /// The organisation of an object that names none.
+    pub const DEFAULT_ORG: &str = "tuist";
+    /// The labels of an object that names none.
+    pub const DEFAULT_LABELS: &str = "self-hosted,macos,bare-metal,vm-image-builder";
 }
 
 /// What is known of the Mac. Derived: it can be wiped and is rebuilt.

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use applecart_api::keys::LEADER_LEASE;
+use applecart_core::egress::Tailnet;
 use applecart_core::machine::{Limits, Tiers};
 use applecart_core::sweep::Policy;
 use applecart_mac::{FleetWide, Payload, Ssh, Tailscale, TartBundle};
 use applecart_operator::metrics::Metrics;
-use applecart_operator::provider::{Provider, Settings};
+use applecart_operator::provider::{Egress, Github, Provider, Settings, Spread};
 use applecart_operator::sweep;
 use applecart_scaleway::{Client, Config, Limit, Profile};
 use futures::FutureExt;
@@ -45,6 +46,8 @@ pub struct Arguments {
     pool: Pool,
     #[command(flatten)]
     macs: Macs,
+    #[command(flatten)]
+    around: Around,
     #[command(flatten)]
     recovery: Recovery,
     #[command(flatten)]
@@ -151,6 +154,15 @@ struct Macs {
     /// The node exporter's binary for macOS: Macs show their figures in the tailnet, on port 9100.
     #[arg(long, env = "CAPI_NODE_EXPORTER_BINARY_PATH", value_name = "FILE")]
     node_exporter_binary_path: Option<PathBuf>,
+    /// GitHub's API, or /api/v3 of a server of one's own, for Macs that ask for a runner
+    /// (ghActionsRunner).
+    #[arg(
+        long,
+        env = "CAPI_GITHUB_API_URL",
+        default_value = "https://api.github.com",
+        value_name = "URL"
+    )]
+    github_api_url: String,
     /// CPU cores of a Node, unless its object says otherwise.
     #[arg(long, default_value_t = 8)]
     tartkubelet_host_cpu: u32,
@@ -166,6 +178,31 @@ struct Macs {
 }
 
 #[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Around the fleet (off unless named)")]
+struct Around {
+    /// Deployment that is rolled when other Macs are Ready, so that its Pods spread over them.
+    #[arg(long, env = "CAPI_FLEET_SPREAD_DEPLOYMENT", value_name = "NAME")]
+    fleet_spread_deployment: Option<String>,
+    /// Its namespace; that of --secrets-namespace if not given.
+    #[arg(long, env = "CAPI_FLEET_SPREAD_NAMESPACE", value_name = "NAMESPACE")]
+    fleet_spread_namespace: Option<String>,
+    /// Tailscale's group of proxies by which the cluster reaches Macs: each gets a Service.
+    #[arg(long, env = "CAPI_TAILSCALE_EGRESS_PROXY_GROUP", value_name = "NAME")]
+    tailscale_egress_proxy_group: Option<String>,
+    /// Namespace of these Services: that of Tailscale's operator.
+    #[arg(
+        long,
+        env = "CAPI_TAILSCALE_EGRESS_NAMESPACE",
+        default_value = "tailscale-operator",
+        value_name = "NAMESPACE"
+    )]
+    tailscale_egress_namespace: String,
+    /// What follows a Mac's name in the tailnet, such as tail1234.ts.net.
+    #[arg(long, env = "CAPI_TAILSCALE_EGRESS_MAGICDNS_SUFFIX", value_name = "SUFFIX")]
+    tailscale_egress_magicdns_suffix: Option<String>,
+}
+
+#[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Recovery (0 switches a tier off)")]
 struct Recovery {
     /// Failed bootstraps in a row until a host is rebooted, once.
@@ -175,6 +212,10 @@ struct Recovery {
     /// never after its Machine was first reported provisioned.
     #[arg(long, default_value_t = 8, value_name = "FAILURES")]
     bootstrap_max_attempts: u32,
+    /// Failed updates in a row of a Mac that runs until it is left alone for four upkeep intervals
+    /// at a time.
+    #[arg(long, default_value_t = 5, value_name = "FAILURES")]
+    tartkubelet_max_update_attempts: u32,
     /// Owners in a row that a host may fail until it is set aside as tuist-quarantine-….
     #[arg(long, default_value_t = 3, value_name = "OWNERS")]
     quarantine_after: u32,
@@ -227,6 +268,7 @@ pub async fn run(arguments: Arguments) -> Result<()> {
     };
     let provider = Provider {
         client: serving.client.clone(),
+        github: Github::new(service.clone(), &arguments.macs.github_api_url, clock.clone()),
         scaleway: Client::new(service, config),
         dial: Arc::new(Ssh::default()),
         clock,
@@ -265,6 +307,8 @@ async fn settings(arguments: &Arguments, client: &kube::Client) -> Result<Settin
         concurrent_turns: u16::try_from(pool.machine_max_concurrent_reconciles.max(1))
             .unwrap_or(u16::MAX),
         observe_only: pool.observe_only,
+        spread: spread(arguments),
+        egress: egress(arguments)?,
         sweep: sweep(arguments)?,
         limits: Limits {
             claim_settle: waits.claim_settle,
@@ -277,6 +321,7 @@ async fn settings(arguments: &Arguments, client: &kube::Client) -> Result<Settin
             tiers: Tiers {
                 reboot_after: recovery.bootstrap_reboot_after,
                 max_attempts: recovery.bootstrap_max_attempts,
+                max_updates: recovery.tartkubelet_max_update_attempts,
                 quarantine_after: recovery.quarantine_after,
             },
             ..usual
@@ -339,6 +384,34 @@ fn tailscale(macs: &Macs) -> Result<Option<Tailscale>> {
     }
 }
 
+fn spread(arguments: &Arguments) -> Option<Spread> {
+    let around = &arguments.around;
+    let deployment = named(around.fleet_spread_deployment.as_ref())?;
+    let namespace = named(around.fleet_spread_namespace.as_ref());
+    let namespace = namespace.unwrap_or_else(|| arguments.pool.secrets_namespace.clone());
+    Some(Spread { namespace, deployment })
+}
+
+fn egress(arguments: &Arguments) -> Result<Option<Egress>> {
+    let around = &arguments.around;
+    let Some(proxy_group) = named(around.tailscale_egress_proxy_group.as_ref()) else {
+        return Ok(None);
+    };
+    let suffix = named(around.tailscale_egress_magicdns_suffix.as_ref());
+    let suffix = suffix.context(
+        "--tailscale-egress-proxy-group needs --tailscale-egress-magicdns-suffix, such as \
+         tail1234.ts.net",
+    )?;
+    let suffix = suffix.trim_matches('.').to_owned();
+    let namespace = around.tailscale_egress_namespace.clone();
+    Ok(Some(Egress { namespace, tailnet: Tailnet { proxy_group, suffix } }))
+}
+
+/// What was really given: deployments pass empty values for what they do not use.
+fn named(given: Option<&String>) -> Option<String> {
+    given.filter(|text| !text.is_empty()).cloned()
+}
+
 fn payload(flag: &str, path: &Path) -> Result<Payload> {
     Payload::open(path)
         .with_context(|| format!("could not read {}: name the file with {flag}", path.display()))
@@ -394,12 +467,33 @@ mod tests {
             "--orphan-reclaim-claim-name-prefix=tuist-tuist-",
             "--orphan-reclaim-zones=fr-par-1, nl-ams-1,",
             "--orphan-reclaim-interval=15m0s",
+            "--tartkubelet-max-update-attempts=5",
+            "--fleet-spread-deployment=processor",
+            "--fleet-spread-namespace=",
+            "--tailscale-egress-proxy-group=macmini-egress",
+            "--tailscale-egress-namespace=tailscale-operator",
+            "--tailscale-egress-magicdns-suffix=tail1234.ts.net",
+            "--zap-devel",
+            "--zap-stacktrace-level=panic",
+            "--zap-time-encoding=rfc3339",
         ]);
+        let processor = Spread { namespace: "macs".into(), deployment: "processor".into() };
+        assert_eq!(spread(&arguments), Some(processor));
+        let egress = egress(&arguments).expect("complete").expect("named");
+        assert_eq!(egress.tailnet.suffix, "tail1234.ts.net");
         let sweep = sweep(&arguments).expect("zones that can be read");
         let zones: Vec<String> = sweep.zones.iter().map(ToString::to_string).collect();
         assert_eq!(zones, ["fr-par-1", "nl-ams-1"]);
         assert_eq!(sweep.policy.interval, Duration::from_mins(15));
         assert_eq!(sweep.policy.claim_prefix.as_deref(), Some("tuist-tuist-"));
+    }
+
+    #[test]
+    fn what_is_around_the_fleet_is_off_unless_it_is_named_and_named_whole() {
+        let none = parse(&["--fleet-spread-deployment=", "--tailscale-egress-proxy-group="]);
+        assert_eq!((spread(&none), egress(&none).expect("nothing")), (None, None));
+        let half = egress(&parse(&["--tailscale-egress-proxy-group=g"])).expect_err("half");
+        assert!(half.to_string().contains("--tailscale-egress-magicdns-suffix"), "{half}");
     }
 
     #[test]
@@ -424,8 +518,14 @@ mod tests {
             ("node-identity-cluster-role", "CAPI_NODE_IDENTITY_CLUSTER_ROLE"),
             ("tartkubelet-binary-path", "CAPI_TARTKUBELET_BINARY_PATH"),
             ("tart-tarball-path", "CAPI_TART_TARBALL_PATH"),
+            ("github-api-url", "CAPI_GITHUB_API_URL"),
             ("default-adopt-pool-prefix", "CAPI_DEFAULT_ADOPT_POOL_PREFIX"),
             ("orphan-reclaim-zones", "CAPI_ORPHAN_RECLAIM_ZONES"),
+            ("fleet-spread-deployment", "CAPI_FLEET_SPREAD_DEPLOYMENT"),
+            ("fleet-spread-namespace", "CAPI_FLEET_SPREAD_NAMESPACE"),
+            ("tailscale-egress-proxy-group", "CAPI_TAILSCALE_EGRESS_PROXY_GROUP"),
+            ("tailscale-egress-namespace", "CAPI_TAILSCALE_EGRESS_NAMESPACE"),
+            ("tailscale-egress-magicdns-suffix", "CAPI_TAILSCALE_EGRESS_MAGICDNS_SUFFIX"),
             ("orphan-reclaim-claim-name-prefix", "CAPI_ORPHAN_RECLAIM_CLAIM_NAME_PREFIX"),
         ] {
             let found = command.get_arguments().find(|a| a.get_long() == Some(flag));

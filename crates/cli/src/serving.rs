@@ -60,12 +60,22 @@ pub struct Running {
         visible_alias = "zap-log-level",
         env = "RUST_LOG",
         default_value = "info",
+        default_value_if("zap_devel", "true", "debug"),
         value_name = "FILTER"
     )]
     log_level: String,
     /// How a log line looks.
     #[arg(long, visible_alias = "zap-encoder", default_value = "text", value_name = "FORM")]
     log_format: LogFormat,
+    /// The same as --log-level=debug, where no level is given.
+    #[arg(long, hide = true)]
+    zap_devel: bool,
+    /// Taken for the sake of old command lines: no line of ours carries a stack trace.
+    #[arg(long, hide = true, value_name = "LEVEL")]
+    zap_stacktrace_level: Option<String>,
+    /// Taken for the sake of old command lines: times are always RFC 3339.
+    #[arg(long, hide = true, value_name = "FORM")]
+    zap_time_encoding: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -255,6 +265,13 @@ fn log(arguments: &Running) -> Result<()> {
     match arguments.log_format {
         LogFormat::Text => lines.init(),
         LogFormat::Json => lines.json().init(),
+    }
+    let meaningless = [
+        ("--zap-stacktrace-level", &arguments.zap_stacktrace_level),
+        ("--zap-time-encoding", &arguments.zap_time_encoding),
+    ];
+    for (flag, _) in meaningless.into_iter().filter(|(_, given)| given.is_some()) {
+        tracing::warn!(flag, "an old flag that means nothing here: take it off the command line");
     }
     Ok(())
 }

@@ -13,7 +13,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use applecart_mac::{
-    Command, Dial, Done, Mac, MacError, Next, Payload, Privilege, Script, Ssh, bootstrap,
+    Command, Dial, Done, GithubRunner, HostConfig, Mac, MacError, Next, Payload, PerHost,
+    Privilege, Script, Ssh, bootstrap,
 };
 use secrecy::ExposeSecret;
 
@@ -38,6 +39,7 @@ async fn everything(mac: &dyn Mac) -> String {
     let find = [
         "find",
         "/etc",
+        "/opt",
         "/private",
         "/Users",
         "/Library",
@@ -85,6 +87,35 @@ async fn a_whole_bootstrap_over_ssh_converges_and_its_agent_is_kept_alive() {
         .await;
     let report = bootstrap(&*session.mac, &desired, &|_| {}).await.expect("is converged");
     assert!(!report.changed(), "{report:?}");
+}
+
+#[tokio::test]
+async fn a_builder_gets_its_own_runner_over_ssh_once_and_keeps_it_through_a_reboot() {
+    let macs = Macs::start(13, 1, AGENT).await;
+    let session = macs.dial().await;
+    let plain = macs.desired("mac-a").await;
+    let token = "canary-registration-token";
+    let runner = |labels| {
+        GithubRunner::new("https://github.com", "tuist", labels, "2.334.0", token.into()).ok()
+    };
+    let builder = |labels| {
+        let host = PerHost { github_runner: runner(labels), ..plain.host().clone() };
+        HostConfig::new(plain.fleet().clone(), host).expect("valid")
+    };
+    bootstrap(&*session.mac, &builder("macos,builder"), &|_| {}).await.expect("converges");
+    let shown = text(&macs.ssh("cat /opt/actions-runner/.runner /etc/zshenv").await.stdout);
+    assert!(shown.contains(r#""gitHubUrl":"https://github.com/tuist","labels":"macos,builder""#));
+    assert!(shown.contains("TUIST_MIX_BUILD_ROOT"), "{shown}");
+    let before = everything(&*session.mac).await;
+    assert!(!before.contains(token));
+    let report = bootstrap(&*session.mac, &builder("macos,builder"), &|_| {}).await;
+    assert!(!report.expect("is converged").changed());
+    assert_eq!(everything(&*session.mac).await, before, "a converged host is not written to");
+    bootstrap(&*session.mac, &builder("other"), &|_| {}).await.expect("registers anew");
+    let shown = text(&macs.ssh("cat /opt/actions-runner/.runner").await.stdout);
+    assert!(shown.contains(r#""labels":"other""#), "{shown}");
+    let output = macs.ssh("launchctl print gui/501/actions.runner.tuist.mac-a").await;
+    assert!(text(&output.stdout).contains("pid = "), "{output:?}");
 }
 
 #[tokio::test]

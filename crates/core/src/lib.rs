@@ -6,6 +6,7 @@
 
 pub mod cluster;
 pub mod control_plane;
+pub mod egress;
 pub mod fleet_key;
 pub mod leader;
 pub mod machine;
@@ -13,6 +14,7 @@ pub mod node;
 mod outcome;
 pub mod pod;
 pub mod runner_pool;
+pub mod spread;
 pub mod sweep;
 mod trouble;
 

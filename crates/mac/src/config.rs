@@ -9,7 +9,7 @@ use applecart_api::ids::ProviderId;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
 
-use crate::{Payload, Step, kcpassword, pf, plist, steps};
+use crate::{GithubRunner, Payload, Step, kcpassword, pf, plist, steps};
 
 /// The agent's sizes where nobody gave any.
 const USUAL_CPU: u32 = 8;
@@ -52,6 +52,17 @@ pub enum ConfigError {
     /// The exporter listens in the tailnet alone.
     #[error("a node exporter needs a tailnet: give --tailscale-binaries-path too")]
     ExporterWithoutTailscale,
+    /// A GitHub Actions runner that cannot be.
+    #[error("{field} {text:?} cannot be used: mend spec.ghActionsRunner")]
+    NotRunner {
+        /// Which of its fields.
+        field: &'static str,
+        /// What it says.
+        text: String,
+    },
+    /// Nothing that would register a runner.
+    #[error("the runner's registration token is missing")]
+    RunnerTokenMissing,
     /// No kubeconfig text.
     #[error("the kubeconfig is empty")]
     KubeconfigMissing,
@@ -176,6 +187,8 @@ pub struct PerHost {
     pub kubeconfig: SecretString,
     /// What lets the host join the tailnet, if it shall.
     pub tailscale_key: Option<SecretString>,
+    /// The host's own GitHub Actions runner, if it builds images.
+    pub github_runner: Option<GithubRunner>,
 }
 
 /// A digest of all that is put on a host. Equal digests: equal hosts.
@@ -234,12 +247,14 @@ impl HostConfig {
         &self.host
     }
 
-    /// The steps of this host: those that every host takes, then those that its fleet asks for.
+    /// The steps of this host: those that every host takes, then those that its fleet or its
+    /// object asks for.
     #[must_use]
     pub fn steps(&self) -> Vec<Step> {
         let tailscale = self.fleet.tailscale.as_ref().map(|_| Step::Tailscale);
         let node_exporter = self.fleet.node_exporter.as_ref().map(|_| Step::NodeExporter);
-        Step::ALL.into_iter().chain(tailscale).chain(node_exporter).collect()
+        let runner = self.host.github_runner.as_ref().map(|_| Step::GithubRunner);
+        Step::ALL.into_iter().chain(tailscale).chain(node_exporter).chain(runner).collect()
     }
 
     /// The agent's arguments, in the order in which running fleets have them.
@@ -293,6 +308,8 @@ impl HostConfig {
         secrets.extend(words.filter(|word| word.len() >= 20).map(str::to_owned));
         let key = self.host.tailscale_key.as_ref().map(ExposeSecret::expose_secret);
         secrets.extend(key.filter(|key| !key.is_empty()).map(str::to_owned));
+        let runner = self.host.github_runner.as_ref();
+        secrets.extend(runner.map(|runner| runner.token().expose_secret().to_owned()));
         secrets
     }
 }
@@ -387,6 +404,7 @@ impl PerHost {
             kubeconfig,
             // Used for a join and thrown away: a new one changes nothing on a host that is in.
             tailscale_key: _,
+            github_runner,
         } = self;
         digest.field("node name", node_name.as_bytes());
         digest.field("user", user.as_str().as_bytes());
@@ -402,6 +420,11 @@ impl PerHost {
         }
         digest.field("version", kubelet_version.as_deref().unwrap_or_default().as_bytes());
         digest.field("kubeconfig", kubeconfig.expose_secret().as_bytes());
+        // Neither its release nor its token: it updates itself, and a token registers once (P34).
+        if let Some(runner) = github_runner {
+            digest.field("GitHub runner", runner.registered_as().as_bytes());
+            digest.field("GitHub runner's shells", steps::ZSHENV_LINE.as_bytes());
+        }
     }
 }
 
@@ -479,6 +502,7 @@ pub(crate) mod tests {
             kubelet_version: None,
             kubeconfig: "apiVersion: v1\nkind: Config\n".into(),
             tailscale_key: None,
+            github_runner: None,
         }
     }
 

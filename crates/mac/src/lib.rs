@@ -19,6 +19,7 @@ mod bootstrap;
 mod command;
 mod config;
 mod edge;
+mod github_runner;
 mod hidden;
 pub mod kcpassword;
 mod payload;
@@ -34,6 +35,7 @@ pub use config::{
     UserName,
 };
 pub use edge::{Answer, Dial, File, HostKey, Mac, MacError, Owner, Session, Target};
+pub use github_runner::GithubRunner;
 pub use hidden::Hidden;
 pub use payload::{Payload, Pieces};
 pub use ssh::{KeyPair, Ssh, public_key, wait_for_ssh};

@@ -7,6 +7,7 @@ mod agent_binary;
 mod agent_job;
 mod auto_login;
 mod firewall;
+mod github_runner;
 mod hostname;
 mod kubeconfig;
 mod launchd;
@@ -18,6 +19,8 @@ pub mod scripts;
 mod sudo;
 mod tailscale;
 mod tart;
+
+pub(crate) use github_runner::ZSHENV_LINE;
 
 use std::fmt;
 use std::ops::Deref;
@@ -58,11 +61,13 @@ pub enum Step {
     Tailscale,
     /// Figures of the host, for a fleet that wants them.
     NodeExporter,
+    /// A GitHub Actions runner, for a host that builds images.
+    GithubRunner,
 }
 
 impl Step {
     /// The steps that every host takes, in their order. Each creates what it needs; only `Sudo`
-    /// must come first. Those that a fleet asks for come after them ([`HostConfig::steps`]).
+    /// must come first. Those that are asked for come after them ([`HostConfig::steps`]).
     pub const ALL: [Self; 9] = [
         Self::Sudo,
         Self::AutoLogin,
@@ -90,6 +95,7 @@ impl Step {
             Self::AgentJob => "agent job",
             Self::Tailscale => "Tailscale",
             Self::NodeExporter => "node exporter",
+            Self::GithubRunner => "GitHub runner",
         }
     }
 
@@ -100,7 +106,11 @@ impl Step {
             Self::Sudo | Self::Power | Self::Hostname | Self::Firewall | Self::Kubeconfig => 120,
             Self::AutoLogin => 180,
             Self::AgentJob => 240,
-            Self::Tart | Self::AgentBinary | Self::Tailscale | Self::NodeExporter => 900,
+            Self::Tart
+            | Self::AgentBinary
+            | Self::Tailscale
+            | Self::NodeExporter
+            | Self::GithubRunner => 900,
         })
     }
 }
@@ -151,6 +161,7 @@ impl Step {
             Self::AgentJob => agent_job::check(host).await,
             Self::Tailscale => tailscale::check(host).await,
             Self::NodeExporter => node_exporter::check(host).await,
+            Self::GithubRunner => github_runner::check(host).await,
         }
     }
 
@@ -167,6 +178,7 @@ impl Step {
             Self::AgentJob => agent_job::apply(host).await,
             Self::Tailscale => tailscale::apply(host).await,
             Self::NodeExporter => node_exporter::apply(host).await,
+            Self::GithubRunner => github_runner::apply(host).await,
         }
     }
 }

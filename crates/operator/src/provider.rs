@@ -16,7 +16,9 @@ mod bootstraps;
 mod clusters;
 mod config;
 mod control_planes;
+mod egress;
 mod fleet_keys;
+mod github;
 pub(crate) mod leases;
 mod objects;
 mod observe;
@@ -24,6 +26,7 @@ mod orders;
 mod perform;
 mod rehearse;
 mod settings;
+mod spread;
 mod triggers;
 mod turn;
 mod zones;
@@ -45,9 +48,12 @@ use crate::metrics::Metrics;
 use crate::sweep::Sweep;
 use crate::troubles::Troubles;
 
+pub use egress::Egress;
+pub use github::{App, Github, GithubError};
 pub(crate) use observe::{chain, host, images_of, is_busy, silent_since};
 pub(crate) use perform::{outcome_of, reinstall};
 pub use settings::Settings;
+pub use spread::Spread;
 
 /// The provider's name in Events; alerts of running fleets know it.
 const CONTROLLER: &str = "scalewayapplesiliconmachine-controller";
@@ -58,6 +64,8 @@ pub struct Provider {
     pub client: kube::Client,
     /// Where the hosts are.
     pub scaleway: applecart_scaleway::Client,
+    /// Where hosts that build images get their runners registered.
+    pub github: Github,
     /// How to get to a host.
     pub dial: Arc<dyn Dial>,
     /// What time it is.
@@ -72,6 +80,7 @@ pub struct Provider {
 struct Context {
     client: kube::Client,
     scaleway: applecart_scaleway::Client,
+    github: Github,
     dial: Arc<dyn Dial>,
     clock: Clock,
     settings: Settings,
@@ -134,6 +143,7 @@ impl Provider {
             orders: orders::Orders::default(),
             client: self.client,
             scaleway: self.scaleway,
+            github: self.github,
             dial: self.dial,
             clock: self.clock,
             settings: self.settings,
@@ -150,7 +160,9 @@ impl Provider {
             triggers::machines(context.clone(), woken),
             clusters::run(context.clone()),
             fleet_keys::run(context.clone()),
-            control_planes::run(context),
+            control_planes::run(context.clone()),
+            spread::run(context.clone()),
+            egress::run(context),
             sweep.run(),
         );
         Ok(())

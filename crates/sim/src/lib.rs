@@ -2,6 +2,7 @@
 
 pub mod cluster_api;
 pub mod faults;
+pub mod github;
 pub mod kubernetes;
 pub mod mac;
 pub mod macs;

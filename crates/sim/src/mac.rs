@@ -243,6 +243,18 @@ impl SimMac {
         self.lock().model.tailnet_key = Some(key.to_owned());
     }
 
+    /// Makes GitHub take this registration token alone, and refuse releases below 2.`least`.
+    pub fn set_github(&self, token: &str, least: u32) {
+        let mut inner = self.lock();
+        inner.model.github.token = Some(token.to_owned());
+        inner.model.github.least_release = least;
+    }
+
+    /// Gives the Mac's own runner a job, or ends it.
+    pub fn set_runner_job(&self, has: bool) {
+        self.lock().model.github.has_job = has;
+    }
+
     /// What the Mac joined its tailnet as, if it did: name and tags.
     #[must_use]
     pub fn tailnet(&self) -> Option<(String, String)> {

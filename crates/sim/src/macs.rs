@@ -78,6 +78,9 @@ case \"$*\" in *pplecart-command*) exec /usr/bin/pgrep \"$@\" ;; esac
 exec /.applecart/tools/tool sim mac-tool pgrep \"$@\"
 ";
 
+/// `curl`: no Mac fetches anything from anywhere.
+const CURL: &str = include_str!("macs/curl.sh");
+
 /// How simulated Macs are run.
 #[derive(Clone, Debug)]
 pub struct MacsSettings {
@@ -220,6 +223,7 @@ async fn make_tools(settings: &MacsSettings) -> Result<(), MacsError> {
                 format!("#!/bin/sh\nexec /.applecart/tools/tool sim mac-tool {name} \"$@\"\n");
             write_program(&tools.join("bin").join(name), &text).await?;
         }
+        write_program(&tools.join("bin/curl"), CURL).await?;
         write_program(&tools.join("bin/pgrep"), PGREP).await?;
         write_program(&tools.join("bin/shasum"), SHASUM).await
     };

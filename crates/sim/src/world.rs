@@ -20,7 +20,7 @@ use applecart_api::machine::ScalewayAppleSiliconMachineSpec;
 use applecart_api::runner_pool::{RunnerPool, RunnerPoolSpec};
 use applecart_core::pod::{PodId, VmName};
 use applecart_operator::metrics::Metrics;
-use applecart_operator::provider::Provider;
+use applecart_operator::provider::{self, Github, Provider};
 use applecart_operator::runner_pools::RunnerPools;
 use applecart_scaleway::CONCURRENT_CALLS;
 use futures::future::BoxFuture;
@@ -33,6 +33,7 @@ use secrecy::ExposeSecret;
 
 use crate::cluster_api::{self, Manifests};
 use crate::faults::{GatedDial, PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER};
+use crate::github::SimGithub;
 use crate::kubernetes::{ApiServer, Gate, Identity, Registry, Setup};
 use crate::mac::{SimMac, SimNetwork};
 use crate::scaleway::{HostSpec, Scaleway};
@@ -75,7 +76,12 @@ pub struct World {
     settings: WorldSettings,
     sight: Sight,
     network: SimNetwork,
+    github: SimGithub,
+    tune: Tune,
 }
+
+/// What becomes of the provider's usual settings.
+type Tune = Arc<dyn Fn(provider::Settings) -> provider::Settings + Send + Sync>;
 
 /// The Mac behind a host.
 #[derive(Clone)]
@@ -118,7 +124,23 @@ impl World {
             let sight = sight.clone();
             faults.set_power_cut(move |mac| sight.cut_power(mac));
         }
-        Self { settings, sight, network }
+        let github = SimGithub::new(settings.clock.clone());
+        Self { settings, sight, network, github, tune: Arc::new(|usual| usual) }
+    }
+
+    /// The same world, whose providers are set up otherwise.
+    #[must_use]
+    pub fn with_provider(
+        self,
+        tune: impl Fn(provider::Settings) -> provider::Settings + Send + Sync + 'static,
+    ) -> Self {
+        Self { tune: Arc::new(tune), ..self }
+    }
+
+    /// Its GitHub, for hosts that build images.
+    #[must_use]
+    pub fn github(&self) -> &SimGithub {
+        &self.github
     }
 
     /// What an onlooker sees of it.
@@ -310,10 +332,15 @@ impl World {
             let provider = Provider {
                 client: self.api().client(Identity::service_account(NAMESPACE, account)),
                 scaleway: self.provider_scaleway(&process),
+                github: Github::new(
+                    self.github.service(),
+                    "https://api.github.com",
+                    self.settings.clock.clone(),
+                ),
                 dial: dial.clone(),
                 clock: self.settings.clock.clone(),
                 metrics: Metrics::new(self.settings.clock.clone()),
-                settings: self.settings.provider(),
+                settings: (self.tune)(self.settings.provider()),
             };
             tokio::select! {
                 biased;

@@ -1,5 +1,8 @@
 //! The bootstrap against simulated Macs: from every state, through every fault.
 
+#[path = "mac/builder.rs"]
+mod builder;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -39,6 +42,7 @@ fn host(password: &str) -> PerHost {
         kubelet_version: None,
         kubeconfig: format!("apiVersion: v1\nusers:\n- user:\n    token: {TOKEN}\n").into(),
         tailscale_key: None,
+        github_runner: None,
     }
 }
 

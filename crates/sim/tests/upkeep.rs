@@ -1,5 +1,10 @@
 //! Macs that were bootstrapped stay as they shall be, in a whole world with the real provider.
 
+#[path = "upkeep/around.rs"]
+mod around;
+#[path = "upkeep/builder.rs"]
+mod builder;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +24,7 @@ use kube::api::{
     PostParams,
 };
 use kube::{Api, ResourceExt};
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
@@ -30,8 +35,12 @@ const PATIENCE: Duration = Duration::from_hours(2);
 const ONE_INTERVAL: Duration = Duration::from_mins(6);
 
 fn world(hosts: usize, machines: u32) -> World {
+    World::new(settings(hosts, machines))
+}
+
+fn settings(hosts: usize, machines: u32) -> WorldSettings {
     let (start, epoch) = (Instant::now(), Timestamp::from_second(1_800_000_000).unwrap());
-    World::new(WorldSettings {
+    WorldSettings {
         hosts,
         machines,
         runners: 0,
@@ -47,7 +56,7 @@ fn world(hosts: usize, machines: u32) -> World {
         deployments: false,
         jobs: false,
         faults: None,
-    })
+    }
 }
 
 /// Plays `story` in a world.

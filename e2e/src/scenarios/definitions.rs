@@ -53,7 +53,7 @@ pub async fn defaults_fill_in_what_an_object_does_not_say(ground: &mut Ground) -
     let spec = json!({"zone": "fr-par-3", "ghActionsRunner": {}});
     let stored = objects::create(&client, &machine(&namespace, "m", spec), false).await?;
     let runner = json!({
-        "ghOrg": "tuist", "ghRunnerVersion": "2.334.0",
+        "ghOrg": "tuist",
         "ghRunnerLabels": "self-hosted,macos,bare-metal,vm-image-builder",
     });
     assert_eq!(

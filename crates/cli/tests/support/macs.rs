@@ -202,6 +202,7 @@ impl Macs {
             kubelet_version: None,
             kubeconfig: "kind: Config\n".into(),
             tailscale_key: None,
+            github_runner: None,
         };
         HostConfig::new(fleet, host).expect("valid")
     }

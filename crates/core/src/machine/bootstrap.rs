@@ -15,7 +15,8 @@ use super::limits::{Limits, Tiers};
 use super::observed::{Bootstrap, Host, HostState, Lease, Observed};
 use super::reason::{Reason, back_off};
 use super::status::{
-    BOOTSTRAPPED, bootstrapped_status, failed_status, failure_detail, reason_since,
+    BOOTSTRAPPED, bootstrapped_status, failed_by_password, failed_status, failure_detail,
+    reason_since,
 };
 use super::{leftovers, upkeep};
 use crate::fleet_key::FleetKey;
@@ -45,11 +46,12 @@ pub(super) fn prepare(
             act(Action::RecordBootstrap(Box::new(status)), reason)
         }
         Bootstrap::Failed(message) => {
-            let attempts = seen.object.status.bootstrap_attempts.unwrap_or(0).saturating_add(1);
-            let due = now + back_off(attempts, limits.retry, limits.retry_cap);
-            let reason = Reason::BootstrapFailed { attempts, message: message.clone() };
-            let status = failed_status(now, seen, attempts, due, &reason);
-            act(Action::RecordBootstrap(Box::new(status)), reason)
+            let message = message.clone();
+            failed(now, seen, limits, |attempts| Reason::BootstrapFailed { attempts, message })
+        }
+        Bootstrap::PasswordRefused(message) => {
+            let message = message.clone();
+            failed(now, seen, limits, |attempts| Reason::PasswordRefused { attempts, message })
         }
         Bootstrap::None if is_true(&seen.object.status.conditions, BOOTSTRAPPED) => {
             if lease.owners_failed > 0 {
@@ -63,6 +65,20 @@ pub(super) fn prepare(
             None => bootstrap(now, seen, host, limits),
         },
     }
+}
+
+/// Records a failure; the next attempt is due at a time that is state (LH21).
+fn failed(
+    now: Timestamp,
+    seen: &Observed,
+    limits: &Limits,
+    reason: impl FnOnce(i32) -> Reason,
+) -> Decision {
+    let attempts = seen.object.status.bootstrap_attempts.unwrap_or(0).saturating_add(1);
+    let due = now + back_off(attempts, limits.retry, limits.retry_cap);
+    let reason = reason(attempts);
+    let status = failed_status(now, seen, attempts, due, &reason);
+    act(Action::RecordBootstrap(Box::new(status)), reason)
 }
 
 /// The tiers of recovery. Each is a one-shot that only its success uses up: a host is swapped once
@@ -145,9 +161,12 @@ fn bootstrap(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> D
     }
     let status = &seen.object.status;
     if let Some(due) = status.next_attempt_at.filter(|due| now < *due) {
-        let reason = Reason::BootstrapFailed {
-            attempts: status.bootstrap_attempts.unwrap_or(0),
-            message: failure_detail(status),
+        let attempts = status.bootstrap_attempts.unwrap_or(0);
+        let message = failure_detail(status);
+        let reason = if failed_by_password(status) {
+            Reason::PasswordRefused { attempts, message }
+        } else {
+            Reason::BootstrapFailed { attempts, message }
         };
         return wait(reason, Duration::try_from(due.duration_since(now)).unwrap_or_default());
     }

@@ -40,6 +40,8 @@ pub struct Tiers {
     pub reboot_after: u32,
     /// Failed bootstraps in a row until the host is wiped and exchanged for another.
     pub max_attempts: u32,
+    /// Failed updates in a row until a Mac that runs is left alone for longer.
+    pub max_updates: u32,
     /// Owners in a row that a host may fail until it is set aside for a person.
     pub quarantine_after: u32,
 }
@@ -59,7 +61,7 @@ impl Default for Limits {
             patience: Duration::from_mins(30),
             insist: Duration::from_mins(1),
             order: Duration::from_mins(10),
-            tiers: Tiers { reboot_after: 3, max_attempts: 8, quarantine_after: 3 },
+            tiers: Tiers { reboot_after: 3, max_attempts: 8, max_updates: 5, quarantine_after: 3 },
         }
     }
 }

@@ -356,6 +356,8 @@ pub enum Bootstrap {
     },
     /// It failed, and said this.
     Failed(String),
+    /// macOS refused the password, and said this: the same one is not tried a third time.
+    PasswordRefused(String),
 }
 
 /// Where a host that we hold is on its way back.

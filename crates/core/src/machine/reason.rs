@@ -61,6 +61,13 @@ pub enum Reason {
         /// What it said.
         message: String,
     },
+    /// macOS refused the host's password: a new one is waited for, or the next tier of recovery.
+    PasswordRefused {
+        /// How often in a row.
+        attempts: i32,
+        /// What was said.
+        message: String,
+    },
     /// The host is about to be rebooted, because its bootstrap failed too often.
     Rebooting(u32),
     /// That reboot was seen to run.
@@ -173,6 +180,7 @@ impl Reason {
             Self::Bootstrapping(_) => "Bootstrapping",
             Self::Bootstrapped => "Bootstrapped",
             Self::BootstrapFailed { .. } => "BootstrapFailed",
+            Self::PasswordRefused { .. } => "SudoPasswordRefused",
             Self::Rebooting(_) | Self::Rebooted => "RebootingForRecovery",
             Self::Swapping(_) => "BootstrapExhausted",
             Self::HostReleased(_) => "HostReleased",
@@ -214,6 +222,7 @@ impl Reason {
                 | Self::MissingSudoPassword
                 | Self::SshKeyUnavailable(_)
                 | Self::BootstrapFailed { .. }
+                | Self::PasswordRefused { .. }
                 | Self::Rebooting(_)
                 | Self::Swapping(_)
                 | Self::HostReleased(_)
@@ -289,6 +298,14 @@ impl fmt::Display for Reason {
             Self::BootstrapFailed { attempts, message } => {
                 let times = times(u32::try_from(*attempts).unwrap_or(0));
                 write!(f, "bootstrap failed {times}: {message}")
+            }
+            Self::PasswordRefused { attempts, message } => {
+                let times = times(u32::try_from(*attempts).unwrap_or(0));
+                write!(
+                    f,
+                    "waiting for a new password, bootstrap failed {times}: {message} (put it into \
+                     sudo-password of the Machine's -bootstrap Secret)"
+                )
             }
             Self::Rebooting(failed) => {
                 write!(f, "bootstrap failed {}: rebooting its host", times(*failed))

@@ -54,7 +54,8 @@ pub fn status(
         Bootstrap::Running { step: None, .. }
         | Bootstrap::None
         | Bootstrap::Succeeded { .. }
-        | Bootstrap::Failed(_) => None,
+        | Bootstrap::Failed(_)
+        | Bootstrap::PasswordRefused(_) => None,
     };
     status.node_name = seen.node.as_ref().map(|_| seen.object.name.clone());
     let ready = decision.reason == Reason::Ready;
@@ -165,7 +166,7 @@ pub(super) enum UpToDate<'a> {
     /// Something waits until no VM runs.
     Postponed(&'a str),
     /// It failed: the next try is due then.
-    Failed { message: &'a str, attempts: i32, due: Timestamp },
+    Failed { message: &'a str, attempts: i32, due: Timestamp, exceeded: bool },
     /// What it needs is not there.
     Missing(&'a Reason),
 }
@@ -190,6 +191,9 @@ pub(super) fn upkeep_status(
             ("True", "UpToDate", awaits_boot.unwrap_or_default().to_owned())
         }
         UpToDate::Postponed(what) => ("False", "Postponed", (*what).to_owned()),
+        UpToDate::Failed { message, exceeded: true, .. } => {
+            ("False", "TartKubeletUpdateExceededRetries", (*message).to_owned())
+        }
         UpToDate::Failed { message, .. } => ("False", "AgentRollFailed", (*message).to_owned()),
         UpToDate::Missing(what) => ("False", what.word(), what.to_string()),
     };
@@ -210,7 +214,9 @@ pub(super) fn failed_status(
     status.bootstrap_attempts = Some(attempts);
     status.next_attempt_at = Some(due);
     let message = match reason {
-        Reason::BootstrapFailed { message, .. } => message.clone(),
+        Reason::BootstrapFailed { message, .. } | Reason::PasswordRefused { message, .. } => {
+            message.clone()
+        }
         other => other.to_string(),
     };
     let says = Says { type_: BOOTSTRAPPED, status: "False", reason: reason.word(), message };
@@ -308,9 +314,13 @@ fn phase(seen: &Observed, decision: &Decision, failed: bool) -> &'static str {
     let claimed = held_host(seen).is_some_and(|host| host.name == object.name);
     match (&seen.bound, &decision.reason) {
         (_, Reason::Ready) => "Ready",
-        (_, Reason::BootstrapFailed { .. } | Reason::Rebooting(_) | Reason::Swapping(_)) => {
-            "Failed"
-        }
+        (
+            _,
+            Reason::BootstrapFailed { .. }
+            | Reason::PasswordRefused { .. }
+            | Reason::Rebooting(_)
+            | Reason::Swapping(_),
+        ) => "Failed",
         (_, Reason::HostReleased(_)) => "Pending",
         _ if is_swapped(seen) => "Failed",
         _ if claimed => "Bootstrapping",
@@ -322,6 +332,13 @@ fn phase(seen: &Observed, decision: &Decision, failed: bool) -> &'static str {
 /// Whether a living Machine's host is on its way back.
 fn is_swapped(seen: &Observed) -> bool {
     held_host(seen).is_some_and(|host| seen.release_of(host) == Release::Marked)
+}
+
+/// Whether the last bootstrap failed because macOS refused the password.
+pub(super) fn failed_by_password(status: &ScalewayAppleSiliconMachineStatus) -> bool {
+    let word = Reason::PasswordRefused { attempts: 0, message: String::new() }.word();
+    let refused = |c: &Condition| c.type_ == BOOTSTRAPPED && c.reason.as_deref() == Some(word);
+    status.conditions.iter().any(refused)
 }
 
 /// What a stored status says of its last failed bootstrap; empty if there was none.

@@ -274,6 +274,7 @@ fn every_reason_is_reached_and_reads_as_a_sentence() {
     let recorded = [
         Reason::Bootstrapped,
         Reason::BootstrapFailed { attempts: 2, message: "pf said no".into() },
+        Reason::PasswordRefused { attempts: 2, message: "sudo said no".into() },
     ];
     let mut variants = BTreeSet::new();
     for reason in rows().into_iter().map(|(.., reason)| reason).chain(recorded) {
@@ -282,7 +283,7 @@ fn every_reason_is_reached_and_reads_as_a_sentence() {
         let debug = format!("{reason:?}");
         variants.insert(debug.split(['(', ' ']).next().unwrap_or_default().to_owned());
     }
-    assert_eq!(variants.len(), 47, "of the enum's variants, only {variants:?} are reached");
+    assert_eq!(variants.len(), 48, "of the enum's variants, only {variants:?} are reached");
 }
 
 #[test]

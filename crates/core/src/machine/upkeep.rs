@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::action::Action;
 use super::decide::{Decision, act};
-use super::limits::Limits;
+use super::limits::{Limits, Tiers};
 use super::observed::{Host, HostState, Observed};
 use super::reason::back_off;
 use super::status::{UpToDate, upkeep_status};
@@ -46,7 +46,12 @@ pub enum Upkept {
     Postponed(String),
     /// It failed, and said this.
     Failed(String),
+    /// macOS refused the password, and said this.
+    PasswordRefused(String),
 }
+
+/// How many times rarer the steps run on a Mac on which they failed too often.
+const SLOWER: u32 = 4;
 
 /// Whether the steps are due again. Asked by the shell too: what they need is read only then.
 #[must_use]
@@ -100,11 +105,17 @@ pub(super) fn keep(
             UpToDate::Yes { stamp, awaits_boot: awaits_boot.as_deref() }
         }
         Upkept::Postponed(what) => UpToDate::Postponed(what),
-        Upkept::Failed(message) => {
+        Upkept::Failed(message) | Upkept::PasswordRefused(message) => {
             let before = seen.object.status.tart_kubelet_update_attempts.unwrap_or(0);
             let attempts = before.saturating_add(1);
-            let due = now + back_off(attempts, limits.retry, limits.retry_cap);
-            UpToDate::Failed { message, attempts, due }
+            let failures = u32::try_from(attempts).unwrap_or(u32::MAX);
+            let exceeded = Tiers::reached(limits.tiers.max_updates, failures);
+            let wait = if exceeded {
+                limits.upkeep * SLOWER
+            } else {
+                back_off(attempts, limits.retry, limits.retry_cap)
+            };
+            UpToDate::Failed { message, attempts, due: now + wait, exceeded }
         }
     };
     let status = upkeep_status(now, seen, &told, &state.reason);

@@ -48,6 +48,19 @@ pub const NODE_EXPORTER_WRAPPER: &str = "/usr/local/bin/tuist-node-exporter-wrap
 pub const NODE_EXPORTER_PLIST: &str = "/Library/LaunchDaemons/dev.tuist.node-exporter.plist";
 /// Which payload it was installed from.
 pub const NODE_EXPORTER_STAMP: &str = "/etc/tart-kubelet/node-exporter.sha256";
+/// The GitHub Actions runner of a host that builds images.
+pub const RUNNER: &str = "/opt/actions-runner";
+/// What the runner is registered as.
+pub const RUNNER_REGISTERED: &str = "/opt/actions-runner/.runner";
+/// By what the runner is let in.
+pub const RUNNER_CREDENTIALS: &str = "/opt/actions-runner/.credentials";
+/// Where the runner was registered, and with which labels; a host that the original registered has
+/// none.
+pub const RUNNER_STAMP: &str = "/etc/tart-kubelet/github-runner";
+/// Where builds on such a host keep what they made.
+pub const BUILD_CACHE: &str = "/opt/tuist-build-cache";
+/// What every shell reads.
+pub const ZSHENV: &str = "/etc/zshenv";
 /// Our firewall rules.
 pub const PF_ANCHOR: &str = "/etc/pf.anchors/tuist.runners";
 /// The main ruleset.
@@ -59,6 +72,12 @@ pub const PF_PLIST: &str = "/Library/LaunchDaemons/dev.tuist.pfctl-runners.plist
 pub const BOOT_PENDING: &str = "/private/tmp/applecart-boot-pending";
 /// How often each password was tried since boot; macOS empties this folder when it starts.
 pub const PASSWORD_TRIES: &str = "/private/tmp/applecart-password-tries";
+
+/// The launchd job of `user`'s runner, where its own `svc.sh` puts it.
+#[must_use]
+pub fn runner_plist(user: &crate::UserName, job: &str) -> String {
+    format!("/Users/{user}/Library/LaunchAgents/{job}.plist")
+}
 
 /// The sudo rule of `user`.
 #[must_use]

@@ -224,6 +224,76 @@ wait_for /usr/local/bin/tailscale --socket="$socket" ip -4
 "#,
 };
 
+/// Matches the process of a job that a GitHub Actions runner has, and not its own.
+pub const JOB_PATTERN: &str = "[R]unner.Worker";
+
+/// Makes the folders of a host that builds images, for user `$1`.
+pub const BUILDER_FOLDERS: Script = Script {
+    name: "make a builder's folders",
+    text: r#"set -eu
+for folder in /opt/actions-runner /opt/tuist-build-cache; do
+  mkdir -p "$folder"
+  chown "$1:staff" "$folder"
+  chmod 0755 "$folder"
+done
+"#,
+};
+
+/// Installs a GitHub Actions runner of release `$1` unless there is one, registers it at `$2` as
+/// `$3` with labels `$4` unless it is, and lets it write its launchd job `$5`. The token is on
+/// stdin, and on no command line: the runner's own program reads it from its environment.
+pub const INSTALL_RUNNER: Script = Script {
+    name: "install the GitHub runner",
+    text: r#"set -eu
+read -r token
+cd /opt/actions-runner
+if [ ! -x config.sh ]; then
+  staged=$(mktemp -d /opt/actions-runner/.staged.XXXXXX)
+  trap 'rm -rf "$staged"' EXIT
+  name="actions-runner-osx-arm64-$1.tar.gz"
+  curl -fsSL "https://github.com/actions/runner/releases/download/v$1/$name" >"$staged/archive"
+  mkdir "$staged/new"
+  tar -xf "$staged/archive" -C "$staged/new"
+  test -x "$staged/new/config.sh"
+  # Last comes what says that all of it is there.
+  mv "$staged/new/config.sh" "$staged/config.sh"
+  for entry in "$staged"/new/* "$staged"/new/.[!.]*; do
+    if [ -e "$entry" ]; then
+      rm -rf "./$(basename "$entry")"
+      mv "$entry" .
+    fi
+  done
+  mv "$staged/config.sh" config.sh
+fi
+if [ ! -f .runner ] || [ ! -f .credentials ]; then
+  rm -f .runner .credentials .credentials_rsaparams
+  ACTIONS_RUNNER_INPUT_TOKEN=$token ./config.sh --url "$2" --name "$3" --labels "$4" \
+    --work _work --unattended --replace </dev/null >/dev/null
+fi
+if [ ! -f "$HOME/Library/LaunchAgents/$5.plist" ]; then
+  mkdir -p "$HOME/Library/LaunchAgents"
+  rm -f .service
+  ./svc.sh install </dev/null >/dev/null
+fi
+"#,
+};
+
+/// Takes a runner's job out of domain `$1` and forgets what it was registered as, so that it is
+/// registered anew.
+pub const FORGET_RUNNER: Script = Script {
+    name: "forget the GitHub runner's registration",
+    text: r#"set -eu
+for plist in "$HOME"/Library/LaunchAgents/actions.runner.*.plist; do
+  if [ -e "$plist" ]; then
+    launchctl bootout "$1/$(basename "$plist" .plist)" || true
+    rm -f "$plist"
+  fi
+done
+cd /opt/actions-runner
+rm -f .service .credentials .credentials_rsaparams .runner
+"#,
+};
+
 /// Makes what the agent, running as user `$1`, writes to.
 pub const AGENT_FOLDERS: Script = Script {
     name: "make the agent's folders",
@@ -247,6 +317,8 @@ mod tests {
     fn every_script_is_text_that_a_posix_shell_accepts() {
         let installs = [INSTALL_SUDOERS, RECEIVE, UNPACK_TART, LOAD_FIREWALL, AGENT_FOLDERS];
         let others = [COUNT_TRY, END_GROUP, UNPACK_TAILSCALE, JOIN_TAILNET];
+        let builders = [BUILDER_FOLDERS, INSTALL_RUNNER, FORGET_RUNNER];
+        let others = others.into_iter().chain(builders);
         let all = installs.into_iter().chain(others);
         for script in all.chain(LOOKS) {
             let output =
@@ -272,6 +344,12 @@ mod tests {
         for path in [paths::TAILSCALE, paths::TAILSCALE_SOCKET] {
             assert!(JOIN_TAILNET.text.contains(path), "{path}");
         }
+        let runner = "u".parse().map(|user| paths::runner_plist(&user, "$5")).unwrap();
+        assert!(INSTALL_RUNNER.text.contains(runner.trim_start_matches("/Users/u")));
+        for script in [BUILDER_FOLDERS, INSTALL_RUNNER, FORGET_RUNNER] {
+            assert!(script.text.contains(paths::RUNNER), "{script:?}");
+        }
+        assert!(BUILDER_FOLDERS.text.contains(paths::BUILD_CACHE));
         for path in [paths::AGENT_LOG, paths::VM_LOGS, paths::VM_USER_DATA] {
             assert!(AGENT_FOLDERS.text.contains(path));
         }

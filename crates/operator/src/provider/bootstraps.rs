@@ -113,6 +113,7 @@ impl Bootstraps {
             Some(State::Ended(Upkept::Current { stamp, awaits_boot })) => {
                 Bootstrap::Succeeded { stamp, awaits_boot }
             }
+            Some(State::Ended(Upkept::PasswordRefused(said))) => Bootstrap::PasswordRefused(said),
             Some(State::Ended(Upkept::Postponed(said) | Upkept::Failed(said))) => {
                 Bootstrap::Failed(said)
             }
@@ -179,7 +180,7 @@ impl Place {
         let at = self.bootstraps.clock.now();
         let mut table = self.bootstraps.table();
         if let Some(entry) = self.entry(&mut table)
-            && !matches!(upkept, Upkept::Failed(_))
+            && !matches!(upkept, Upkept::Failed(_) | Upkept::PasswordRefused(_))
         {
             let looked = Looked { at, generation: entry.order.generation };
             table.looked.insert(self.uid.clone(), looked);

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use applecart_api::keys::{label, owned};
+use applecart_api::machine::GhActionsRunner;
 use applecart_core::Outcome;
 use applecart_core::machine::Upkept;
 use applecart_mac::{
-    Dial, HostConfig, HostKey, Password, PerHost, Target, UserName, bootstrap, wait_for_ssh,
+    Dial, GithubRunner, HostConfig, HostKey, Next, Password, PerHost, Target, UserName, bootstrap,
+    wait_for_ssh,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,6 +23,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::bootstraps::{self, Order, Place};
+use super::github::App;
 use super::observe::{Turn, chain, fleet};
 use super::{Context, objects};
 use crate::calls::{self, ReadError};
@@ -90,6 +93,10 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
         Some(name) => Some(tailscale_key(&secrets, name).await?),
         None => None,
     };
+    let github_runner = match &turn.object.spec.gh_actions_runner {
+        Some(wanted) => Some(github_runner(context, turn, wanted).await?),
+        None => None,
+    };
     let url = &context.settings.api_server_url;
     let per_host = PerHost {
         node_name: name.clone(),
@@ -117,6 +124,7 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
         }
         .text(),
         tailscale_key,
+        github_runner,
     };
     let config = HostConfig::new(context.settings.fleet.clone(), per_host)
         .map_err(|error| malformed("the host's configuration", &error))?;
@@ -127,6 +135,37 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
 async fn tailscale_key(secrets: &Api<Secret>, name: &str) -> Result<SecretString, ReadError> {
     let secret = value(secrets, name, "the tailnet's key").await?;
     Ok(SecretString::from(field(&secret, "auth-key")?.trim().to_owned()))
+}
+
+/// The runner of a host that builds images, with a token that registers it.
+async fn github_runner(
+    context: &Context,
+    turn: &Turn,
+    wanted: &GhActionsRunner,
+) -> Result<GithubRunner, ReadError> {
+    const WHAT: &str = "the runner's registration token";
+    const ADVICE: &str = "spec.ghActionsRunner.ghAppSecretName is missing: name a Secret with \
+                          app-id, installation-id and private-key";
+    const VERSION: &str = "spec.ghActionsRunner.ghRunnerVersion is missing: name a release that \
+                           GitHub still takes";
+    let said = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
+    let name = said(&wanted.gh_app_secret_name).ok_or_else(|| malformed(WHAT, &ADVICE))?;
+    let version = said(&wanted.gh_runner_version).ok_or_else(|| malformed(WHAT, &VERSION))?;
+    let namespace = turn.object.metadata.namespace.as_deref().unwrap_or_default();
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
+    let secret = value(&secrets, &name, "the GitHub app's Secret").await?;
+    let app = App {
+        id: field(&secret, "app-id")?.trim().to_owned(),
+        installation: field(&secret, "installation-id")?.trim().to_owned(),
+        key: SecretString::from(field(&secret, "private-key")?),
+    };
+    let org = said(&wanted.gh_org).unwrap_or_else(|| GhActionsRunner::DEFAULT_ORG.to_owned());
+    let labels = said(&wanted.gh_runner_labels);
+    let labels = labels.unwrap_or_else(|| GhActionsRunner::DEFAULT_LABELS.to_owned());
+    let token = context.github.registration_token(&app, &org).await;
+    let token = token.map_err(|error| malformed(WHAT, &chain(&error)))?;
+    GithubRunner::new(&context.github.server(), &org, &labels, &version, token)
+        .map_err(|error| malformed("the host's runner", &error))
 }
 
 fn label_of(fleet: &str) -> (String, String) {
@@ -208,8 +247,13 @@ impl Work {
         let progress = |step: applecart_mac::Progress| {
             self.place.advance((step.name.to_owned(), step.index, step.total));
         };
-        let report = bootstrap(&*session.mac, &self.config, &progress).await;
-        let report = report.map_err(|error| chain(&error))?;
+        let report = match bootstrap(&*session.mac, &self.config, &progress).await {
+            Ok(report) => report,
+            Err(error) if error.next() == Next::NewPassword => {
+                return Ok(Upkept::PasswordRefused(chain(&error)));
+            }
+            Err(error) => return Err(chain(&error)),
+        };
         Ok(match report.postponed() {
             Some(what) => Upkept::Postponed(what),
             None => Upkept::Current {

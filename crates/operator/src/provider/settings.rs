@@ -5,6 +5,8 @@ use std::time::Duration;
 use applecart_core::machine::Limits;
 use applecart_mac::FleetWide;
 
+use super::egress::Egress;
+use super::spread::Spread;
 use crate::sweep;
 
 /// What an operator chooses.
@@ -41,6 +43,10 @@ pub struct Settings {
     pub concurrent_turns: u16,
     /// Decides and tells, but performs nothing.
     pub observe_only: bool,
+    /// The Deployment that is rolled when other Macs are Ready, if there is one.
+    pub spread: Option<Spread>,
+    /// Services by which the cluster reaches Macs in the tailnet, if there are any.
+    pub egress: Option<Egress>,
     /// What the sweep may do, where, and how often.
     pub sweep: sweep::Settings,
     /// Waits and patience of a Machine.

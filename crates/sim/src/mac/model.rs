@@ -34,6 +34,17 @@ pub(super) enum Notice {
     Stopped,
 }
 
+/// What GitHub takes from a runner that registers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Github {
+    /// The only token that it takes; any if `None`.
+    pub(super) token: Option<String>,
+    /// Releases whose second number is smaller are refused (P35).
+    pub(super) least_release: u32,
+    /// The runner here works on a job of its.
+    pub(super) has_job: bool,
+}
+
 /// One Mac.
 pub(super) struct Model {
     pub(super) files: Files,
@@ -55,6 +66,8 @@ pub(super) struct Model {
     /// The key that the tailnet takes, and what the host joined it as: name and tags.
     pub(super) tailnet_key: Option<String>,
     pub(super) tailnet: Option<(String, String)>,
+    /// What GitHub takes from a runner that registers here.
+    pub(super) github: Github,
     /// Which revision of an inode the kernel has verified.
     verified: BTreeMap<u64, u64>,
     pub(super) notices: Vec<Notice>,
@@ -101,6 +114,7 @@ impl Model {
             kickstart_refused: false,
             tailnet_key: None,
             tailnet: None,
+            github: Github::default(),
             verified: BTreeMap::new(),
             notices: Vec::new(),
             leftovers: Vec::new(),
@@ -147,7 +161,12 @@ impl Model {
     /// Takes a job in and starts it. False: not a job that launchd accepts.
     pub(super) fn load_job(&mut self, path: &str) -> bool {
         let Some(stat) = self.files.stat(path) else { return false };
-        if stat.owner != "root:wheel" || stat.mode & 0o022 != 0 {
+        let owner = if path.starts_with("/Users/") {
+            format!("{}:staff", self.user)
+        } else {
+            "root:wheel".to_owned()
+        };
+        if stat.owner != owner || stat.mode & 0o022 != 0 {
             return false;
         }
         let Some(definition) = self.files.text(path).and_then(|text| parse_plist(&text)) else {
@@ -233,6 +252,10 @@ impl Model {
         }
         if kcpassword::decode(&file).as_deref() == Some(&self.password) {
             self.session_from = Some(Instant::now() + LOGIN_TAKES);
+            let agents = format!("/Users/{}/Library/LaunchAgents", self.user);
+            for path in self.files.in_folder(&agents) {
+                self.load_job(&path);
+            }
         } else {
             let sealed = kcpassword::encode(kcpassword::SEALED);
             self.files.overwrite(paths::KCPASSWORD, sealed.into());

@@ -26,6 +26,16 @@ pub(super) fn run(mac: &mut Model, script: Script, arguments: &[String], stdin: 
         }
         [sha256] if script == scripts::UNPACK_TAILSCALE => unpack_tailscale(mac, sha256, stdin),
         [name, tags] if script == scripts::JOIN_TAILNET => join_tailnet(mac, name, tags, stdin),
+        [user] if script == scripts::BUILDER_FOLDERS => {
+            for path in [paths::RUNNER, paths::BUILD_CACHE] {
+                mac.files.folder(path, &format!("{user}:staff"), 0o755);
+            }
+            ok("")
+        }
+        [version, url, name, labels, job] if script == scripts::INSTALL_RUNNER => {
+            install_runner(mac, version, &[url, name, labels], job, stdin)
+        }
+        [domain] if script == scripts::FORGET_RUNNER => forget_runner(mac, domain),
         [what] if script == scripts::LOAD_FIREWALL => load_firewall(mac, what),
         [user] if script == scripts::AGENT_FOLDERS => agent_folders(mac, user),
         [] if script == scripts::END_LEFTOVERS => {
@@ -82,6 +92,63 @@ fn join_tailnet(mac: &mut Model, name: &str, tags: &str, key: &Bytes) -> Output 
         return fail(1, "backend error: invalid key: API key does not exist\n");
     }
     mac.tailnet = Some((name.to_owned(), tags.to_owned()));
+    ok("")
+}
+
+/// A release, a registration and a job, each unless it is there.
+fn install_runner(
+    mac: &mut Model,
+    version: &str,
+    registration: &[&String; 3],
+    job: &str,
+    token: &Bytes,
+) -> Output {
+    let owner = format!("{}:staff", mac.user);
+    let program = format!("{}/config.sh", paths::RUNNER);
+    if mac.files.stat(&program).is_none() {
+        mac.files.replace(&program, Bytes::from(version.to_owned()), &owner, 0o755);
+        let service = format!("{}/runsvc.sh", paths::RUNNER);
+        mac.files.replace(&service, Bytes::from_static(b"#!/bin/sh"), &owner, 0o755);
+    }
+    let there = |path: &str| mac.files.stat(path).is_some();
+    if !there(paths::RUNNER_REGISTERED) || !there(paths::RUNNER_CREDENTIALS) {
+        let given = String::from_utf8_lossy(token).trim().to_owned();
+        if mac.github.token.as_ref().is_some_and(|taken| *taken != given) {
+            return fail(1, "Http response code: NotFound from 'POST https://api.github.com'\n");
+        }
+        let release = mac.files.text(&program).unwrap_or_default();
+        let minor = release.split('.').nth(1).and_then(|number| number.parse::<u32>().ok());
+        if minor.is_none_or(|minor| minor < mac.github.least_release) {
+            return fail(1, format!("Runner version v{release} is deprecated\n"));
+        }
+        let [url, name, labels] = registration;
+        let said = format!("{url} {name} {labels}\n");
+        mac.files.replace(paths::RUNNER_REGISTERED, said.into(), &owner, 0o644);
+        mac.files.replace(paths::RUNNER_CREDENTIALS, Bytes::from_static(b"{}"), &owner, 0o600);
+    }
+    let path = format!("/Users/{}/Library/LaunchAgents/{job}.plist", mac.user);
+    if mac.files.stat(&path).is_none() {
+        let text = format!(
+            "<plist><dict><key>Label</key><string>{job}</string><key>ProgramArguments</key>\
+             <array><string>{}/runsvc.sh</string></array></dict></plist>\n",
+            paths::RUNNER
+        );
+        mac.files.replace(&path, text.into(), &owner, 0o644);
+    }
+    ok("")
+}
+
+fn forget_runner(mac: &mut Model, domain: &str) -> Output {
+    for path in mac.files.in_folder(&format!("/Users/{}/Library/LaunchAgents", mac.user)) {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        if let Some(job) = name.strip_suffix(".plist").filter(|job| job.starts_with("actions.")) {
+            let target = format!("{domain}/{job}");
+            super::tools::run(mac, &["launchctl", "bootout", &target], false);
+            mac.files.remove(&path);
+        }
+    }
+    mac.files.remove(paths::RUNNER_REGISTERED);
+    mac.files.remove(paths::RUNNER_CREDENTIALS);
     ok("")
 }
 

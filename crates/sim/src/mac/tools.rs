@@ -1,7 +1,7 @@
 //! macOS's own tools, as far as the steps use them, by argument vector.
 
 use applecart_api::keys::AGENT_JOB;
-use applecart_mac::{Output, paths};
+use applecart_mac::{Output, paths, scripts};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
@@ -68,6 +68,8 @@ pub(super) fn run(mac: &mut Model, argv: &[&str], as_root: bool) -> Output {
         }
         ["mv", "-f", from, to] if mac.files.rename(from, to) => ok(""),
         ["mv", "-f", from, _] => fail(1, format!("mv: {from}: No such file or directory\n")),
+        ["pgrep", "-f", scripts::JOB_PATTERN] if mac.github.has_job => ok("4712\n"),
+        ["pgrep", "-f", scripts::JOB_PATTERN] => fail(1, ""),
         ["pgrep", "-f", _] if mac.vms > 0 => ok("4711\n"),
         ["pgrep", "-f", _] => fail(1, ""),
         ["visudo", "-cf", path] => visudo(mac, path),
@@ -142,7 +144,11 @@ fn hang_up_loginwindow(mac: &mut Model) -> Output {
 }
 
 fn launchctl(mac: &mut Model, arguments: &[&str]) -> Output {
-    let label = |target: &str| target.trim_start_matches("system/").to_owned();
+    let gui = format!("gui/{UID}");
+    let label = |target: &str| {
+        let inside = target.strip_prefix("system/").or_else(|| target.strip_prefix(&gui));
+        inside.unwrap_or(target).trim_start_matches('/').to_owned()
+    };
     match arguments {
         ["kickstart", "-k", "system/com.apple.loginwindow"] if mac.kickstart_refused => {
             fail(150, "Operation not permitted while System Integrity Protection is engaged\n")
@@ -151,7 +157,7 @@ fn launchctl(mac: &mut Model, arguments: &[&str]) -> Output {
             mac.start_loginwindow();
             ok("")
         }
-        ["print", domain] if *domain == format!("gui/{UID}") => {
+        ["print", domain] if *domain == gui => {
             if mac.has_session() {
                 ok("gui/501 = {\n\tsession = Aqua\n}\n")
             } else {
@@ -181,6 +187,11 @@ fn launchctl(mac: &mut Model, arguments: &[&str]) -> Output {
             }
         }
         ["bootstrap", "system", path] if mac.load_job(path) => ok(""),
+        ["bootstrap", domain, path]
+            if *domain == gui && mac.has_session() && mac.load_job(path) =>
+        {
+            ok("")
+        }
         ["bootstrap", ..] => fail(5, "Bootstrap failed: 5: Input/output error\n"),
         _ => fail(64, "Unrecognized subcommand\n"),
     }

@@ -148,6 +148,8 @@ impl WorldSettings {
                 tailscale: None,
                 node_exporter: None,
             },
+            spread: None,
+            egress: None,
             tailscale_key_secret: None,
         }
         .scaled(self.speed)

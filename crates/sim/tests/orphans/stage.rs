@@ -14,10 +14,11 @@ use applecart_core::machine::Limits;
 use applecart_core::sweep::Policy;
 use applecart_mac::{FleetWide, Payload};
 use applecart_operator::metrics::Metrics;
-use applecart_operator::provider::{Provider, Settings};
+use applecart_operator::provider::{Github, Provider, Settings};
 use applecart_operator::sweep;
 use applecart_sim::cluster_api;
 use applecart_sim::faults::{Faults, PROVIDER, Process};
+use applecart_sim::github::SimGithub;
 use applecart_sim::kubernetes::{
     ApiServer, Call, Gate, Identity, Refusal, Registry, Setup, Verb, Verdict,
 };
@@ -149,6 +150,11 @@ impl Stage {
         Provider {
             client: self.api.client(Identity::service_account(NAMESPACE, PROVIDER)),
             scaleway: applecart_scaleway::Client::new(service, config),
+            github: Github::new(
+                SimGithub::new(self.clock.clone()).service(),
+                "https://api.github.com",
+                self.clock.clone(),
+            ),
             dial: Arc::new(SimNetwork::default()),
             clock: self.clock.clone(),
             metrics: self.metrics.clone(),
@@ -173,6 +179,8 @@ impl Stage {
             list_fresh: Duration::from_secs(2),
             concurrent_turns: 32,
             observe_only: self.observe_only,
+            spread: None,
+            egress: None,
             sweep: sweep::Settings {
                 zones: vec!["fr-par-1".parse().expect("a zone")],
                 policy: Policy {

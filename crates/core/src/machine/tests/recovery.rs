@@ -22,6 +22,28 @@ fn a_failed_bootstrap_is_retried_when_its_time_has_come_and_not_a_second_before(
 }
 
 #[test]
+fn a_refused_password_is_a_state_of_its_own_that_says_where_a_new_one_goes() {
+    let limits = Limits::default();
+    let said = || "macOS refused the password".to_owned();
+    let refused = with(prepared(), |seen| seen.bootstrap = Bootstrap::PasswordRefused(said()));
+    let Some(Action::RecordBootstrap(told)) = decide(now(), &refused, &limits).action else {
+        panic!("the refusal is not recorded");
+    };
+    let after = with(prepared(), |seen| seen.object.status = (*told).clone());
+    let waiting = decide(now() + Duration::from_secs(1), &after, &limits);
+    assert_eq!(waiting.reason, Reason::PasswordRefused { attempts: 1, message: said() });
+    assert!(
+        waiting.reason.to_string().contains("sudo-password of the Machine's -bootstrap Secret")
+    );
+    let other = with(after, |seen| seen.bootstrap = Bootstrap::Failed("no route".into()));
+    let Some(Action::RecordBootstrap(told)) = decide(now(), &other, &limits).action else {
+        panic!("the failure is not recorded");
+    };
+    let after = with(prepared(), |seen| seen.object.status = (*told).clone());
+    assert_eq!(decide(now(), &after, &limits).reason.word(), "BootstrapFailed");
+}
+
+#[test]
 fn a_bootstrap_that_ended_well_is_recorded_with_its_stamp() {
     let seen = with(prepared(), |seen| {
         seen.bootstrap = Bootstrap::Succeeded { stamp: "abc".into(), awaits_boot: None };

@@ -115,6 +115,21 @@ fn a_failed_look_leaves_the_mac_ready_and_is_repeated_with_back_off_alone() {
 }
 
 #[test]
+fn a_mac_whose_updates_fail_too_often_says_so_and_is_tried_rarely_but_never_given_up() {
+    let mut seen = with(well(15), |seen| {
+        seen.object.status.tart_kubelet_update_attempts = Some(4);
+        seen.upkeep = Upkeep::Ended(Upkept::Failed("no route".into()));
+    });
+    let status = recorded(&seen);
+    let word = "TartKubeletUpdateExceededRetries";
+    assert_eq!(up_to_date(&status), ("False".into(), word.into(), "no route".into()));
+    assert_eq!((status.ready, status.tart_kubelet_update_attempts), (Some(true), Some(5)));
+    assert_eq!(status.next_attempt_at, Some(now() + Duration::from_hours(1)));
+    seen.object.status.tart_kubelet_update_attempts = Some(3);
+    assert_eq!(up_to_date(&recorded(&seen)).1, "AgentRollFailed");
+}
+
+#[test]
 fn what_waits_for_vms_or_for_a_boot_is_told_and_the_stamp_stays_what_it_was() {
     // S20, S24, B23
     let seen = with(well(15), |seen| {

@@ -1,0 +1,105 @@
+//! A host that builds images: its own GitHub Actions runner.
+
+use std::sync::Arc;
+
+use applecart_mac::{Cause, Command, Done, GithubRunner, HostConfig, Mac, PerHost, Step, paths};
+use applecart_sim::mac::{SimMac, Verdict};
+
+use super::{
+    FaultAt, PASSWORD, TOKEN, assert_nothing_leaked, changed, converged, fleet, host, run,
+};
+
+const JOB: &str = "actions.runner.tuist.mac-a";
+
+fn builder(labels: &str, version: &str, token: &str) -> HostConfig {
+    let runner = GithubRunner::new("https://github.com", "tuist", labels, version, token.into());
+    let github_runner = Some(runner.unwrap());
+    HostConfig::new(fleet(), PerHost { github_runner, ..host(PASSWORD) }).unwrap()
+}
+
+fn content(mac: &SimMac, path: &str) -> String {
+    String::from_utf8(mac.file(path).expect("it is there").0.to_vec()).unwrap()
+}
+
+fn usual() -> HostConfig {
+    builder("macos,builder", "2.334.0", TOKEN)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_builder_registers_once_comes_back_after_a_reboot_and_tells_no_token() {
+    let mac = converged().await;
+    let report = run(&mac, &usual()).await;
+    assert_eq!(changed(report.as_ref().unwrap()), [Step::GithubRunner]);
+    assert_eq!(
+        content(&mac, paths::RUNNER_REGISTERED),
+        "https://github.com/tuist mac-a macos,builder\n"
+    );
+    assert!(mac.job_runs(JOB));
+    let zshenv = content(&mac, paths::ZSHENV);
+    assert!(zshenv.contains("TUIST_MIX_BUILD_ROOT=/opt/tuist-build-cache"));
+    assert!(!run(&mac, &builder("macos,builder", "2.999.0", "spent")).await.unwrap().changed());
+    assert_nothing_leaked(&mac, &[report]);
+    mac.reboot();
+    assert!(mac.job_runs(JOB), "its job starts with the session");
+    assert!(!run(&mac, &usual()).await.unwrap().changed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_labels_register_anew_but_never_under_a_running_job() {
+    let mac = converged().await;
+    run(&mac, &usual()).await.unwrap();
+    let wanted = builder("macos,other", "2.334.0", "a new token");
+    mac.set_runner_job(true);
+    let report = run(&mac, &wanted).await.unwrap();
+    let last = report.steps.last().map(|step| step.done);
+    assert_eq!(last, Some(Done::Postponed("the runner has a job")));
+    assert!(mac.job_runs(JOB));
+    mac.set_runner_job(false);
+    tokio::time::advance(std::time::Duration::from_secs(2)).await;
+    run(&mac, &wanted).await.unwrap();
+    assert!(content(&mac, paths::RUNNER_REGISTERED).ends_with("macos,other\n"));
+    assert!(mac.job_runs(JOB) && !run(&mac, &wanted).await.unwrap().changed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_builder_that_the_original_registered_is_left_as_it_is() {
+    let mac = converged().await;
+    run(&mac, &usual()).await.unwrap();
+    let remove = Command::root(&["rm", "-f", paths::RUNNER_STAMP]);
+    assert!(mac.connect().run(&remove).await.unwrap().success());
+    mac.set_github("nothing is taken", 0);
+    let report = run(&mac, &builder("other,labels", "2.334.0", TOKEN)).await.unwrap();
+    assert!(!report.changed(), "{report:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_github_refuses_fails_after_the_agent_runs_and_says_what_github_said() {
+    // P35, B22
+    let mac = SimMac::new("a", PASSWORD);
+    mac.set_github("another token", 0);
+    let error = run(&mac, &usual()).await.unwrap_err();
+    assert_eq!(error.step, Step::GithubRunner);
+    assert!(matches!(error.cause, Cause::Failed { .. }) && mac.agent_pid().is_some());
+    mac.set_github(TOKEN, 400);
+    let error = run(&mac, &usual()).await.unwrap_err().explain();
+    assert!(error.contains("v2.334.0 is deprecated"), "{error}");
+    mac.set_github(TOKEN, 300);
+    assert!(run(&mac, &usual()).await.unwrap().converged());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_installation_cut_off_at_any_call_converges_on_the_next_run() {
+    let reference = converged().await;
+    let before = reference.call_counts().0;
+    run(&reference, &usual()).await.unwrap();
+    for index in before..reference.call_counts().0 {
+        for verdict in [Verdict::FailBefore, Verdict::HangAfter] {
+            let mac = converged().await;
+            mac.set_gate(Arc::new(FaultAt { index, verdict }));
+            assert!(run(&mac, &usual()).await.is_err());
+            assert!(run(&mac, &usual()).await.unwrap().converged(), "call {index} {verdict:?}");
+            assert!(!run(&mac, &usual()).await.unwrap().changed(), "call {index} {verdict:?}");
+            assert!(mac.job_runs(JOB), "call {index} {verdict:?}");
+        }
+    }
+}
