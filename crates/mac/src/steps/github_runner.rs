@@ -4,8 +4,9 @@
 use std::time::Duration;
 
 use secrecy::ExposeSecret;
+use tokio::time::{Instant, sleep};
 
-use super::{Applied, Cause, Host, State, paths, scripts};
+use super::{Applied, Cause, Host, State, launchd, paths, scripts};
 use crate::{Command, GithubRunner, Owner, Privilege};
 
 /// A release is a hundred megabytes.
@@ -51,6 +52,11 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
         }
         let domain = domain(host).await?;
         host.run(Command::script(scripts::FORGET_RUNNER, &[&domain], Privilege::User)).await?;
+        // A job that is still leaving cannot be loaded again.
+        let deadline = Instant::now() + launchd::LEAVES_WITHIN;
+        while is_loaded(host, wanted).await? && Instant::now() < deadline {
+            sleep(launchd::POLL_EVERY).await;
+        }
     }
     install(host, wanted).await?;
     if !is_loaded(host, wanted).await? {

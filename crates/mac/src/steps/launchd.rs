@@ -8,7 +8,7 @@ use super::{Cause, Host};
 use crate::Command;
 
 /// How long a job may take to leave.
-const LEAVES_WITHIN: Duration = Duration::from_secs(20);
+pub(super) const LEAVES_WITHIN: Duration = Duration::from_secs(20);
 
 /// Time between two looks.
 pub(super) const POLL_EVERY: Duration = Duration::from_secs(1);

@@ -1,9 +1,11 @@
 //! A host that builds images: its own GitHub Actions runner.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use applecart_mac::{Cause, Command, Done, GithubRunner, HostConfig, Mac, PerHost, Step, paths};
 use applecart_sim::mac::{SimMac, Verdict};
+use tokio::time::advance;
 
 use super::{
     FaultAt, PASSWORD, TOKEN, assert_nothing_leaked, changed, converged, fleet, host, run,
@@ -41,6 +43,7 @@ async fn a_builder_registers_once_comes_back_after_a_reboot_and_tells_no_token()
     assert_nothing_leaked(&mac, &[report]);
     mac.reboot();
     assert!(mac.job_runs(JOB), "its job starts with the session");
+    advance(Duration::from_secs(5)).await;
     assert!(!run(&mac, &usual()).await.unwrap().changed());
 }
 
@@ -55,7 +58,6 @@ async fn other_labels_register_anew_but_never_under_a_running_job() {
     assert_eq!(last, Some(Done::Postponed("the runner has a job")));
     assert!(mac.job_runs(JOB));
     mac.set_runner_job(false);
-    tokio::time::advance(std::time::Duration::from_secs(2)).await;
     run(&mac, &wanted).await.unwrap();
     assert!(content(&mac, paths::RUNNER_REGISTERED).ends_with("macos,other\n"));
     assert!(mac.job_runs(JOB) && !run(&mac, &wanted).await.unwrap().changed());
