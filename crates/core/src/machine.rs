@@ -16,7 +16,8 @@
 //!
 //! # Assumptions
 //! - Renames at Scaleway are unconditional, the last one wins; Leases are atomic.
-//! - The shell reads the host this turn, uncached, before it performs.
+//! - The shell reads the host this turn, uncached, before it performs; but for effects that
+//!   [`Action::may_follow_a_remembered_read`] names, a read of the last minute is enough.
 
 mod action;
 mod bootstrap;

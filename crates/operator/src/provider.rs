@@ -6,10 +6,16 @@
 //! the loop (`bootstraps`); one hung host delays nobody.
 //!
 //! # Guarantees
-//! - Nothing is decided from a cache: what a turn acts on, it read in the same turn. Two exceptions
-//!   lead to no effect on a host: the list of a zone, shared by all who wait, from which nothing is
-//!   done before the host's Lease was taken and the host itself was read; and the host of a running
-//!   bootstrap, during which a turn only tells how far it is.
+//! - Nothing is decided from a cache: what a turn acts on, it read in the same turn. Three
+//!   exceptions lead to no change of a host at Scaleway: the list of a zone, shared by all who wait,
+//!   from which nothing is done before the host's Lease was taken and the host itself was read; the
+//!   host of a running bootstrap, during which a turn only tells how far it is; and what was read
+//!   of a host in the last minute (`reads`), from which only what
+//!   [`Action::may_follow_a_remembered_read`] names is done.
+//!
+//! [`Action::may_follow_a_remembered_read`]:
+//!     applecart_core::machine::Action::may_follow_a_remembered_read
+//!
 //! - Everything that runs is part of [`Provider::run`]: dropping it ends all of it.
 
 mod bootstraps;
@@ -24,6 +30,7 @@ mod objects;
 mod observe;
 mod orders;
 mod perform;
+mod reads;
 mod rehearse;
 mod settings;
 mod spread;
@@ -90,6 +97,7 @@ struct Context {
     metrics: Metrics,
     troubles: Troubles,
     zones: zones::Zones,
+    reads: reads::Reads,
     orders: orders::Orders,
     bootstraps: bootstraps::Bootstraps,
     fleet_keys: fleet_keys::FleetKeys,
@@ -140,6 +148,7 @@ impl Provider {
             events: Events::new(self.client.clone(), CONTROLLER, self.clock.clone()),
             troubles: Troubles::new(self.settings.limits.look),
             zones: zones::Zones::new(self.settings.list_fresh),
+            reads: reads::Reads::new(self.settings.limits.remember),
             orders: orders::Orders::default(),
             client: self.client,
             scaleway: self.scaleway,

@@ -148,6 +148,22 @@ async fn inside_the_licensing_floor_a_deletion_is_scheduled_in_every_shape_of_41
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_claim_takes_six_calls_besides_the_list() {
+    let world = world(3, 3);
+    during(&world, async {
+        let claimed = |object: &std::sync::Arc<Value>| object["spec"]["providerID"].is_string();
+        until(&world, "three claims", || {
+            world.api().objects(MACHINES).iter().filter(|object| claimed(object)).count() == 3
+        })
+        .await;
+        let (reads, renames) = (Operation::GetServer, Operation::UpdateServer);
+        // Before and after each of the two renames: all else follows from what was read then.
+        assert_eq!((calls(&world, reads), calls(&world, renames)), (3 * 4, 3 * 2));
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn outside_the_licensing_floor_a_host_is_deleted_with_its_machine() {
     let world = world(2, 1);
     during(&world, async {

@@ -155,6 +155,49 @@ impl Action {
         )
     }
 
+    /// Whether it may follow from what Scaleway said of the host a while ago: it changes nothing at
+    /// Scaleway and gives up nothing, so a host that has moved on since costs a look alone.
+    #[must_use]
+    pub fn may_follow_a_remembered_read(&self) -> bool {
+        match self {
+            Self::WriteStatus(_)
+            | Self::RecordBootstrap(_)
+            | Self::SetProviderId(Some(_))
+            | Self::BlockMove(_)
+            | Self::NoteMarked(_)
+            | Self::NoteHealthy(_)
+            | Self::StoreCredentials(_)
+            | Self::CreateIdentity(_)
+            | Self::StartBootstrap(_)
+            | Self::StopBootstrap => true,
+            Self::AddFinalizer
+            | Self::RemoveFinalizer
+            | Self::SetProviderId(None)
+            | Self::TakeLease { .. }
+            | Self::NoteReleasing { .. }
+            | Self::NoteWiped(_)
+            | Self::NoteDelete(_)
+            | Self::NoteQuarantined(_)
+            | Self::NoteMoving { .. }
+            | Self::ClearLease(_)
+            | Self::LeaveLease(_)
+            | Self::Rename { .. }
+            | Self::RequestWipe { .. }
+            | Self::Reboot(_)
+            | Self::DeleteServer(_)
+            | Self::ScheduleDeletion(_)
+            | Self::NoteOrder
+            | Self::Create { .. }
+            | Self::DeleteCredentials
+            | Self::DeleteIdentity(_)
+            | Self::StartUpkeep(_)
+            | Self::Cordon { .. }
+            | Self::DeleteGuest { .. }
+            | Self::FreeGuest { .. }
+            | Self::DeleteNode { .. } => false,
+        }
+    }
+
     /// What the effect is, for messages about it.
     #[must_use]
     pub fn describe(&self) -> &'static str {

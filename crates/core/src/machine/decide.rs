@@ -24,6 +24,19 @@ pub struct Decision {
     pub reason: Reason,
 }
 
+impl Decision {
+    /// Whether it may be followed, although the host was not read in this turn but so long ago. If
+    /// not, the host is read, and decided anew.
+    #[must_use]
+    pub fn may_follow_a_read_of(&self, age: Duration, limits: &Limits) -> bool {
+        match &self.action {
+            Some(action) => action.may_follow_a_remembered_read(),
+            // A turn that comes when its wait is over reads what it waited for.
+            None => age < limits.look || !self.reason.waits_for_its_host(),
+        }
+    }
+}
+
 /// Decides one turn.
 ///
 /// Deletion is looked at first, in every state. What we are about to do is told before it is done:

@@ -13,6 +13,8 @@ pub struct Limits {
     pub retry_cap: Duration,
     /// How often something that is on its way is looked at.
     pub look: Duration,
+    /// How long what was read of a host counts, for what changes nothing at Scaleway.
+    pub remember: Duration,
     /// How often a Mac that is well is looked at.
     pub keep: Duration,
     /// How often the steps run again on a Mac that is well.
@@ -53,6 +55,7 @@ impl Default for Limits {
             retry: Duration::from_mins(1),
             retry_cap: Duration::from_mins(10),
             look: Duration::from_secs(10),
+            remember: Duration::from_mins(1),
             keep: Duration::from_mins(5),
             upkeep: Duration::from_mins(15),
             node_missing: Duration::from_mins(2),
@@ -75,6 +78,7 @@ impl Limits {
             retry: self.retry.div_f64(speed),
             retry_cap: self.retry_cap.div_f64(speed),
             look: self.look.div_f64(speed),
+            remember: self.remember.div_f64(speed),
             keep: self.keep.div_f64(speed),
             upkeep: self.upkeep.div_f64(speed),
             node_missing: self.node_missing.div_f64(speed),

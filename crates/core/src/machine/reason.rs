@@ -237,6 +237,23 @@ impl Reason {
 }
 
 impl Reason {
+    /// Whether what ends a wait for this reason is seen at the host, and nowhere in Kubernetes.
+    pub(super) fn waits_for_its_host(&self) -> bool {
+        matches!(
+            self,
+            Self::CannotRead(_)
+                | Self::NotOurs(_)
+                | Self::HostGone
+                | Self::HostChanging(_)
+                | Self::HostStuck(_)
+                | Self::HostRetiring
+                | Self::Ordering
+                | Self::NoAddress
+                | Self::MissingSudoPassword
+                | Self::Rebooted
+        )
+    }
+
     /// The sentence of a reason that has nothing to add.
     fn plain(&self) -> &'static str {
         match self {

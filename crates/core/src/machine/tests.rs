@@ -7,6 +7,7 @@ mod ordering;
 mod recovery;
 mod release;
 mod release_rows;
+mod remembered;
 mod telling;
 mod upkeep;
 

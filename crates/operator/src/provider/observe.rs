@@ -6,17 +6,19 @@ mod surroundings;
 use std::time::Duration;
 
 use applecart_api::cluster_api::{Cluster, GROUP, Machine};
-use applecart_api::ids::{CrUid, ProviderId, Zone};
+use applecart_api::ids::{CrUid, ProviderId, ServerId, Zone};
 use applecart_api::keys::{annotation, finalizer, label};
 use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineSpec};
 use applecart_core::machine::{
-    Bound, Credentials, Host, HostRead, Images, Object, Observed, Ordered, Pause,
+    Bound, Candidates, Credentials, Host, HostRead, Images, Object, Observed, Ordered, Pause,
 };
 use jiff::Timestamp;
 use kube::{Api, ResourceExt};
 use secrecy::SecretString;
+use tokio::time::Instant;
 
 use super::Context;
+use super::reads::Read;
 use crate::calls::{self, ReadError};
 
 pub use binding::host;
@@ -34,7 +36,11 @@ pub struct Turn {
     pub version: Option<String>,
     /// When this turn read the host from Scaleway, or listed all of them anew, if it did.
     pub read_at: Option<Timestamp>,
-    /// User and password that this turn's read of the host carried.
+    /// How old what is known of the host is, if it was not read in this turn.
+    pub remembered: Option<Duration>,
+    /// When the hosts to choose from were listed, if they were.
+    pub listed_at: Option<Instant>,
+    /// User and password that the read of the host carried.
     pub login: Option<(String, SecretString)>,
 }
 
@@ -73,6 +79,8 @@ pub async fn observe(
         zone,
         version,
         read_at: None,
+        remembered: None,
+        listed_at: None,
         login: None,
     };
     match look(&turn.seen) {
@@ -86,6 +94,16 @@ pub async fn observe(
         }
     }
     Ok(Some(turn))
+}
+
+/// Reads the host anew, and what stands around it, in a turn that remembered it.
+pub async fn read_afresh(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
+    let Bound::To { server, lease, .. } = turn.seen.bound.clone() else { return Ok(()) };
+    binding::read_host(context, turn, server, lease).await;
+    let seen = &mut turn.seen;
+    (seen.node, seen.guests, seen.identity) = (None, vec![], vec![]);
+    seen.credentials = Credentials::default();
+    surroundings::read(context, turn).await
 }
 
 /// How far a turn looks.
@@ -143,21 +161,19 @@ async fn owners(
     object: &ScalewayAppleSiliconMachine,
 ) -> Result<Owners, ReadError> {
     let namespace = object.namespace().unwrap_or_default();
-    let machine = match machine_owner(object) {
-        Some(name) => {
-            let machines: Api<Machine> = Api::namespaced(context.client.clone(), &namespace);
-            calls::read("its Machine", machines.get_opt(name)).await?
-        }
-        None => None,
-    };
     let cluster_name = object.labels().get(label::CLUSTER_NAME).cloned();
-    let cluster = match &cluster_name {
-        Some(name) => {
-            let clusters: Api<Cluster> = Api::namespaced(context.client.clone(), &namespace);
-            calls::read("its Cluster", clusters.get_opt(name)).await?
-        }
-        None => None,
+    let machine = async {
+        let Some(name) = machine_owner(object) else { return Ok(None) };
+        let machines: Api<Machine> = Api::namespaced(context.client.clone(), &namespace);
+        calls::read("its Machine", machines.get_opt(name)).await
     };
+    let cluster = async {
+        let Some(name) = &cluster_name else { return Ok(None) };
+        let clusters: Api<Cluster> = Api::namespaced(context.client.clone(), &namespace);
+        calls::read("its Cluster", clusters.get_opt(name)).await
+    };
+    // In order, so that a simulated run can be repeated.
+    let (machine, cluster) = tokio::try_join!(biased; machine, cluster)?;
     Ok(Owners { machine, cluster, cluster_name })
 }
 
@@ -292,7 +308,22 @@ impl Turn {
         }
     }
 
-    /// The host, as this turn read it.
+    /// The host that the object has.
+    pub fn server(&self) -> Option<&ServerId> {
+        match &self.seen.bound {
+            Bound::To { server, .. } => Some(server),
+            Bound::Unbound(_) | Bound::Several(_) | Bound::NotRead(_) => None,
+        }
+    }
+
+    /// A host as it was listed, for an object that has none yet. A list tells no password.
+    pub fn listed(&self, server: &ServerId) -> Option<Read> {
+        let Bound::Unbound(Candidates::Listed(candidates)) = &self.seen.bound else { return None };
+        let candidate = candidates.iter().find(|candidate| candidate.host.id == *server)?;
+        Some(Read { at: self.listed_at?, host: candidate.host.clone(), login: None })
+    }
+
+    /// The host, as this turn knows it.
     pub fn host(&self) -> Option<&Host> {
         match &self.seen.bound {
             Bound::To { host: HostRead::Seen(host), .. } => Some(host),

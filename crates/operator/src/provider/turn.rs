@@ -11,7 +11,7 @@ use kube::runtime::controller::Action as Wake;
 use kube::{Resource, ResourceExt};
 
 use super::Context;
-use super::observe::{Turn, observe};
+use super::observe::{Turn, observe, read_afresh};
 use super::perform::perform;
 use super::rehearse::rehearse;
 use crate::calls::ReadError;
@@ -27,12 +27,18 @@ pub async fn turn(
 ) -> Result<Wake, ReadError> {
     let namespace = object.namespace().unwrap_or_default();
     let name = object.name_any();
-    let Some(turn) = Box::pin(observe(&context, &namespace, &name)).await? else {
+    let Some(mut turn) = Box::pin(observe(&context, &namespace, &name)).await? else {
         forget(&context, &object);
         // Gone, or a read behind the times: then nothing else would ever bring us back.
         return Ok(Wake::requeue(context.settings.limits.look));
     };
     let mut decision = decide(context.clock.now(), &turn.seen, &context.settings.limits);
+    if let Some(age) = turn.remembered
+        && !decision.may_follow_a_read_of(age, &context.settings.limits)
+    {
+        Box::pin(read_afresh(&context, &mut turn)).await?;
+        decision = decide(context.clock.now(), &turn.seen, &context.settings.limits);
+    }
     if context.effects.only_observes() {
         decision = rehearse(&context, &turn.seen, decision).await;
     }
@@ -43,7 +49,7 @@ pub async fn turn(
         if action.changes_host() && !is_fresh(&turn, context.clock.now()) {
             return Outcome::Refused;
         }
-        perform(&context, &turn, action).await
+        act(&context, &turn, action).await
     };
     let effect = effect(&turn.seen.object.name, action, &decision.reason);
     let Some(outcome) = context.effects.perform(&effect, performed).await else {
@@ -57,6 +63,19 @@ pub async fn turn(
         tell(&context, &turn, action, &decision).await;
     }
     Ok(Wake::requeue(again))
+}
+
+/// Performs the effect. A host that was chosen from a list is known from that list.
+async fn act(context: &Context, turn: &Turn, action: &Action) -> Outcome {
+    let performed = perform(context, turn, action);
+    let outcome = context.reads.during(turn.server(), action, performed).await;
+    if outcome == Outcome::Done
+        && let Action::TakeLease { server, .. } = action
+        && let Some(read) = turn.listed(server)
+    {
+        context.reads.note(read);
+    }
+    outcome
 }
 
 /// An effect of a Machine, as it is told.

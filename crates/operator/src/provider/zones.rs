@@ -53,6 +53,11 @@ impl Snapshot {
         Self { taken_at: Instant::now(), hosts, leases, chosen: BTreeSet::new() }
     }
 
+    /// When it was whole.
+    pub fn taken_at(&self) -> Instant {
+        self.taken_at
+    }
+
     /// Hosts in order of id; those that somebody chose since the list count as held.
     pub fn candidates(&self) -> Vec<Candidate> {
         let candidate = |host: &Host| {

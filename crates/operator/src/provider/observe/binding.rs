@@ -1,6 +1,6 @@
 //! Which host an object has, and what Scaleway says of it. Reads only.
 
-use applecart_api::ids::{ServerId, Zone};
+use applecart_api::ids::{CrUid, ServerId, Zone};
 use applecart_api::keys::lease as key;
 use applecart_api::name_class::NameClass;
 use applecart_core::machine::{
@@ -10,9 +10,11 @@ use applecart_scaleway::{ErrorKind, Server, ServerStatus};
 use k8s_openapi::api::coordination::v1::Lease as StoredLease;
 use kube::Api;
 use kube::api::ListParams;
+use tokio::time::Instant;
 
 use super::{Turn, chain};
 use crate::calls::{self, ReadError};
+use crate::provider::reads::Read;
 use crate::provider::zones::{Absence, Age, Snapshot};
 use crate::provider::{Context, leases};
 
@@ -22,15 +24,10 @@ pub async fn bind(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
         return read_bound(context, turn, server, lease).await;
     }
     let object = &turn.seen.object;
-    let stored = object.status.server_id.as_deref().filter(|id| !id.is_empty());
-    // A status that cannot be read is one that was lost: the host is found by other ways.
-    let stored = stored.and_then(|id| id.parse::<ServerId>().ok());
+    let stored = stored_server(&turn.seen);
     let known = stored.or_else(|| object.provider_id.as_ref().map(|id| id.server.clone()));
     if let Some(server) = known {
-        let (all, name) = (all_leases(context), key::name(&server));
-        let lease = calls::read("the host's Lease", all.get_opt(&name)).await?;
-        let uid = &turn.seen.object.uid;
-        let lease = lease.map_or_else(Lease::free, |lease| leases::read(&lease, Some(uid)));
+        let lease = lease_of(context, &object.uid, &server).await?.unwrap_or_else(Lease::free);
         return read_bound(context, turn, server, lease).await;
     }
     // An order is sent only if a list that was begun after it was noted does not show it.
@@ -38,7 +35,10 @@ pub async fn bind(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     let age = if ordering { Age::New } else { Age::Fresh };
     turn.read_at = ordering.then(|| context.clock.now());
     let candidates = match list(context, &turn.zone, age).await {
-        Ok(snapshot) => snapshot.candidates(),
+        Ok(snapshot) => {
+            turn.listed_at = Some(snapshot.taken_at());
+            snapshot.candidates()
+        }
         Err(why) => {
             turn.seen.bound = Bound::Unbound(Candidates::Failed(why));
             return Ok(());
@@ -67,17 +67,33 @@ pub async fn held_lease(
     turn: &Turn,
 ) -> Result<Option<(ServerId, Lease)>, ReadError> {
     let uid = &turn.seen.object.uid;
+    // Its status is right nearly always, and one Lease is far less to look for than all.
+    if let Some(server) = stored_server(&turn.seen) {
+        let lease = lease_of(context, uid, &server).await?;
+        if let Some(lease) = lease.filter(|lease| lease.holder == LeaseHolder::Us) {
+            return Ok(Some((server, lease)));
+        }
+    }
     let ours = ListParams::default().labels(&format!("{}={uid}", key::HOLDER));
     let held = calls::read("Leases held", all_leases(context).list(&ours)).await?;
-    let mut held: Vec<(ServerId, Lease)> = held
-        .items
-        .iter()
-        .filter_map(|l| Some((leases::server(l)?, leases::read(l, Some(uid)))))
-        .filter(|(_, lease)| lease.holder == LeaseHolder::Us)
-        .collect();
-    let preferred = turn.seen.object.status.server_id.as_deref();
-    held.sort_by_key(|(server, _)| Some(server.as_str()) != preferred);
-    Ok(held.into_iter().next())
+    let held = held.items.iter();
+    let mut held = held.filter_map(|l| Some((leases::server(l)?, leases::read(l, Some(uid)))));
+    Ok(held.find(|(_, lease)| lease.holder == LeaseHolder::Us))
+}
+
+/// The host that the status names. One that cannot be read was lost: the host is found otherwise.
+fn stored_server(seen: &Observed) -> Option<ServerId> {
+    seen.object.status.server_id.as_deref()?.parse().ok()
+}
+
+async fn lease_of(
+    context: &Context,
+    uid: &CrUid,
+    server: &ServerId,
+) -> Result<Option<Lease>, ReadError> {
+    let (all, name) = (all_leases(context), key::name(server));
+    let lease = calls::read("the host's Lease", all.get_opt(&name)).await?;
+    Ok(lease.map(|lease| leases::read(&lease, Some(uid))))
 }
 
 /// Hosts that carry our name or our marker, whatever became of their Lease.
@@ -123,14 +139,33 @@ async fn read_bound(
         turn.seen.bound = Bound::To { server, lease, host: HostRead::Seen(host) };
         return Ok(());
     }
+    if let Some(read) = context.reads.of(&server).filter(|_| living) {
+        turn.remembered = Some(read.at.elapsed());
+        turn.login = read.login;
+        turn.seen.bound = Bound::To { server, lease, host: HostRead::Seen(read.host) };
+        return Ok(());
+    }
+    read_host(context, turn, server, lease).await;
+    Ok(())
+}
+
+/// Reads the host from Scaleway, whatever is remembered of it.
+pub async fn read_host(context: &Context, turn: &mut Turn, server: ServerId, lease: Lease) {
     // Before the call: what it tells is at least as new.
     turn.read_at = Some(context.clock.now());
+    turn.remembered = None;
+    turn.login = None;
+    let at = Instant::now();
+    // What cannot be read now is not told as if it could.
+    context.reads.forget(&server);
     let host = match context.scaleway.server(&turn.zone, &server).await {
         Ok(read) => {
             context.zones.is_there(&server).await;
             let user = read.ssh_username.clone().unwrap_or_else(|| "m1".to_owned());
             turn.login = read.password.clone().map(|password| (user, password));
-            HostRead::Seen(host(&read))
+            let host = host(&read);
+            context.reads.note(Read { at, host: host.clone(), login: turn.login.clone() });
+            HostRead::Seen(host)
         }
         Err(error) if error.kind == ErrorKind::NotFound => HostRead::Gone,
         Err(error) if error.kind == ErrorKind::Permission => {
@@ -139,7 +174,6 @@ async fn read_bound(
         Err(error) => HostRead::Failed(said(&error)),
     };
     turn.seen.bound = Bound::To { server, lease, host };
-    Ok(())
 }
 
 /// A deleted host answers 403, and so does a key without rights: gone means also absent from two

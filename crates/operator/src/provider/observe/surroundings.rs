@@ -158,16 +158,21 @@ async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     let bindings: Api<ClusterRoleBinding> = Api::all(context.client.clone());
     let name = turn.seen.object.name.clone();
     let agent = owned::agent(&name);
-    let token = calls::read("its token", all.get_opt(&owned::agent_token(&name))).await?;
-    let account = calls::read("its ServiceAccount", accounts.get_opt(&agent)).await?;
-    let binding = calls::read("its ClusterRoleBinding", bindings.get_opt(&agent)).await?;
+    let (token, stored) = (owned::agent_token(&name), owned::credentials(&name));
+    // In order, so that a simulated run can be repeated.
+    let (token, account, binding, stored) = tokio::try_join!(
+        biased;
+        calls::read("its token", all.get_opt(&token)),
+        calls::read("its ServiceAccount", accounts.get_opt(&agent)),
+        calls::read("its ClusterRoleBinding", bindings.get_opt(&agent)),
+        calls::read("its password", all.get_opt(&stored)),
+    )?;
     let present = BTreeMap::from([
         (Identity::ServiceAccount, account.is_some()),
         (Identity::Binding, binding.is_some()),
         (Identity::Token, token.is_some()),
     ]);
     turn.seen.identity = present.into_iter().filter_map(|(part, is)| is.then_some(part)).collect();
-    let stored = calls::read("its password", all.get_opt(&owned::credentials(&name))).await?;
     turn.seen.credentials = Credentials {
         fleet_key: context.fleet_keys.of(&fleet(&turn.object)),
         password: stored.is_some_and(|secret| has(&secret, owned::PASSWORD)),
