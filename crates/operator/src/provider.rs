@@ -18,6 +18,7 @@ mod config;
 mod control_planes;
 mod fleet_keys;
 pub(crate) mod leases;
+pub(crate) mod leftovers;
 mod objects;
 mod observe;
 mod orders;
@@ -45,7 +46,7 @@ use crate::metrics::Metrics;
 use crate::sweep::Sweep;
 use crate::troubles::Troubles;
 
-pub(crate) use observe::{chain, host, images_of, is_busy, silent_since};
+pub(crate) use observe::{chain, guests, host, images_of, is_busy, node, silent_since};
 pub(crate) use perform::{outcome_of, reinstall};
 pub use settings::Settings;
 
