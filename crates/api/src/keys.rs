@@ -72,6 +72,8 @@ pub mod lease {
     pub const HOST: &str = "applecart.dev/host";
     /// Label with the UID of the object that holds the host.
     pub const HOLDER: &str = "applecart.dev/holder";
+    /// Annotation: the zone that the host stands in.
+    pub const ZONE: &str = "applecart.dev/zone";
     /// Annotation: when the host was seen under its holder's claiming name.
     pub const MARKED_AT: &str = "applecart.dev/marked-at";
     /// Annotation: when a wipe was last seen to run.

@@ -37,6 +37,7 @@ mod upkeep;
 
 pub use action::{Action, Identity};
 pub use decide::{Decision, decide};
+pub(crate) use leftovers::{remove_identity, remove_node};
 pub use limits::{Limits, Tiers};
 pub use observed::{
     Bootstrap, Bound, Candidate, Candidates, Credentials, Guest, Host, HostRead, HostState, Image,

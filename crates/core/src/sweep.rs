@@ -14,11 +14,13 @@
 //! - Orphans are returned only under the prefix that an operator named, so many in a cycle, and not
 //!   while objects are missing in numbers that no accident of one host explains.
 //! - A host gets a pool name only after its wipe was seen to run (LH1, LH22).
+//! - What an object left in Kubernetes goes only when no host lives by it (C5).
 //! - What is under way is told by names and Leases alone: a crash costs time, and nothing else.
 
 mod action;
 mod class;
 mod decide;
+mod leftovers;
 mod memory;
 mod observed;
 mod reason;
@@ -30,6 +32,7 @@ mod tests;
 pub use action::{Action, Decision};
 pub use class::{Class, Names, classify};
 pub use decide::decide;
+pub use leftovers::{Belongings, CleanUp, Leftovers, clean_up};
 pub use memory::Memory;
 pub use observed::{HostLease, Inventory, Job, Listed, Owner, Owners, Policy, Seen, ZoneRead};
 pub use reason::Reason;

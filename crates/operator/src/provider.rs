@@ -26,6 +26,7 @@ mod egress;
 mod fleet_keys;
 mod github;
 pub(crate) mod leases;
+pub(crate) mod leftovers;
 mod objects;
 mod observe;
 mod orders;
@@ -57,7 +58,7 @@ use crate::troubles::Troubles;
 
 pub use egress::Egress;
 pub use github::{App, Github, GithubError};
-pub(crate) use observe::{chain, host, images_of, is_busy, silent_since};
+pub(crate) use observe::{chain, guests, host, images_of, is_busy, node, silent_since};
 pub(crate) use perform::{outcome_of, reinstall};
 pub use settings::Settings;
 pub use spread::Spread;

@@ -12,6 +12,7 @@
 //! - What changes a host is sent within ten seconds of the read that allows it, or not at all.
 //! - A read of ownership that fails ends the cycle.
 
+mod leftovers;
 mod observe;
 mod perform;
 mod tell;
@@ -117,6 +118,9 @@ impl Sweep {
         for (server, reason) in &survey.refusals {
             self.refuse(server.as_ref(), reason);
         }
+        for task in &survey.clean_ups {
+            self.clean_up(task).await;
+        }
         self.work(survey.tasks).await
     }
 
@@ -197,6 +201,7 @@ fn is_return(action: &Action, turn: &observe::Turn) -> bool {
         Action::Rename { to } => turn.seen.is_pool_name(to),
         Action::TakeLease { .. }
         | Action::FreeLease
+        | Action::DeleteLease
         | Action::NoteWiped
         | Action::RequestWipe { .. } => false,
     }

@@ -264,3 +264,40 @@ async fn a_host_that_cannot_be_renamed_while_it_is_wiped_is_finished_soon_after(
     assert_eq!(stage.names()[0], format!("tuist-pool-{stray}"));
     assert_eq!(stage.wipes(), [1, 0], "and is not wiped twice");
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_a_vanished_object_left_goes_once_its_host_is_back_in_the_pool() {
+    // C5
+    let stage = Stage::new(&["macs-gone", "macs-1"]);
+    stage.object("macs-1", None).await;
+    let gone = stage.host("macs-gone");
+    stage.belongings("macs-gone", &gone).await;
+    stage.belongings("macs-1", &stage.host("macs-1")).await;
+    let script = async {
+        stage.after(minutes(14)).await;
+        assert_eq!(stage.left_of("macs-gone").len(), 6, "its host lives by it");
+        // Returned after 15 minutes, cleaned up after two more looks.
+        stage.after(minutes(32)).await;
+    };
+    stage.run(script).await;
+    assert_eq!(stage.wipes(), [1, 0]);
+    assert_eq!(stage.left_of("macs-gone"), Vec::<String>::new());
+    assert_eq!(stage.left_of("macs-1").len(), 6, "what lives is left alone");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_of_a_host_that_is_gone_from_scaleway_goes() {
+    let stage = Stage::new(&["macs-stray", "macs-1"]);
+    stage.object("macs-1", None).await;
+    let stray = stage.host("macs-stray");
+    let script = async {
+        stage.after(minutes(20)).await;
+        assert!(stage.has_lease(&stray), "the sweep took it, and it outlives the return");
+        stage.scaleway.delete_host(&stray);
+        stage.after(minutes(14)).await;
+        assert!(stage.has_lease(&stray), "seen once");
+        stage.after(minutes(20)).await;
+    };
+    stage.run(script).await;
+    assert!(!stage.has_lease(&stray));
+}

@@ -44,31 +44,35 @@ pub(super) fn all(seen: &Observed) -> Option<Decision> {
 
 /// The Pods and the Node of a host that we had.
 pub(super) fn of_host(seen: &Observed) -> Option<Decision> {
-    let node = ours(seen)?;
-    let clean = |action| Some(act(action, Reason::CleaningUp));
-    if let Some(guest) = seen.guests.iter().find(|guest| !guest.forced) {
-        return clean(delete(guest, true));
-    }
-    if let Some(guest) = seen.guests.iter().find(|guest| guest.agent_finalizer) {
-        return clean(Action::FreeGuest {
-            namespace: guest.namespace.clone(),
-            name: guest.name.clone(),
-            uid: guest.uid.clone(),
-        });
-    }
-    clean(Action::DeleteNode { uid: node.uid.clone() })
+    Some(act(remove_node(ours(seen)?, &seen.guests), Reason::CleaningUp))
 }
 
 /// The agent's identity and the host's password: ours, whatever became of the host.
 pub(super) fn of_object(seen: &Observed) -> Option<Decision> {
-    let clean = |action| Some(act(action, Reason::CleaningUp));
-    if let Some(part) = Identity::ALL.iter().rev().find(|part| seen.identity.contains(part)) {
-        return clean(Action::DeleteIdentity(*part));
+    let action = remove_identity(&seen.identity, seen.credentials.password)?;
+    Some(act(action, Reason::CleaningUp))
+}
+
+/// The next part of an agent's identity, or the host's password, to go.
+pub(crate) fn remove_identity(identity: &[Identity], password: bool) -> Option<Action> {
+    let part = Identity::ALL.iter().rev().find(|part| identity.contains(part));
+    part.map(|part| Action::DeleteIdentity(*part))
+        .or_else(|| password.then_some(Action::DeleteCredentials))
+}
+
+/// The next Pod on a Node to go, else the Node.
+pub(crate) fn remove_node(node: &Node, guests: &[Guest]) -> Action {
+    if let Some(guest) = guests.iter().find(|guest| !guest.forced) {
+        return delete(guest, true);
     }
-    if seen.credentials.password {
-        return clean(Action::DeleteCredentials);
+    if let Some(guest) = guests.iter().find(|guest| guest.agent_finalizer) {
+        return Action::FreeGuest {
+            namespace: guest.namespace.clone(),
+            name: guest.name.clone(),
+            uid: guest.uid.clone(),
+        };
     }
-    None
+    Action::DeleteNode { uid: node.uid.clone() }
 }
 
 /// The Node of our name, unless it belongs to another host. An object that never got as far as a

@@ -12,6 +12,8 @@ pub enum Action {
     },
     /// Give up our Lease, or free that of a holder who is gone, at the version that was read.
     FreeLease,
+    /// Delete the Lease of a host that is gone, at the version that was read.
+    DeleteLease,
     /// Note in our Lease that a wipe was seen to run.
     NoteWiped,
     /// Rename the host, which was just read under another name.
@@ -32,7 +34,7 @@ impl Action {
     pub fn changes_host(&self) -> bool {
         match self {
             Self::Rename { .. } | Self::RequestWipe { .. } => true,
-            Self::TakeLease { .. } | Self::FreeLease | Self::NoteWiped => false,
+            Self::TakeLease { .. } | Self::FreeLease | Self::DeleteLease | Self::NoteWiped => false,
         }
     }
 
@@ -42,15 +44,26 @@ impl Action {
         match self {
             Self::TakeLease { .. } => "take_lease",
             Self::FreeLease => "free_lease",
+            Self::DeleteLease => "delete_lease",
             Self::NoteWiped => "note_wiped",
             Self::Rename { .. } => "rename",
             Self::RequestWipe { .. } => "request_wipe",
         }
     }
 
+    /// The name in metrics of what removes a thing that an object left.
+    pub const CLEAN_UP: &'static str = "clean_up";
+
     /// Each name in metrics.
-    pub const WORDS: [&'static str; 5] =
-        ["take_lease", "free_lease", "note_wiped", "rename", "request_wipe"];
+    pub const WORDS: [&'static str; 7] = [
+        "take_lease",
+        "free_lease",
+        "delete_lease",
+        "note_wiped",
+        "rename",
+        "request_wipe",
+        Self::CLEAN_UP,
+    ];
 }
 
 impl std::fmt::Display for Action {
@@ -58,6 +71,7 @@ impl std::fmt::Display for Action {
         match self {
             Self::TakeLease { .. } => f.write_str("take the host's Lease"),
             Self::FreeLease => f.write_str("free the host's Lease"),
+            Self::DeleteLease => f.write_str("delete the host's Lease"),
             Self::NoteWiped => f.write_str("note the wipe in the host's Lease"),
             Self::Rename { to } => write!(f, "rename the host to {to}"),
             Self::RequestWipe { .. } => f.write_str("request the wipe"),

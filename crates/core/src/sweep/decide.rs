@@ -19,8 +19,10 @@ const SILENT: Duration = Duration::from_mins(5);
 /// Decides one turn for one host.
 #[must_use]
 pub fn decide(now: Timestamp, task: &Task, seen: &Seen, policy: &Policy) -> Decision {
-    if let Task::FreeLease(_) = task {
-        return free(seen);
+    match task {
+        Task::FreeLease(_) => return free(seen),
+        Task::DropLease { .. } => return drop_lease(seen),
+        Task::Host { .. } => {}
     }
     let host = match &seen.host {
         HostRead::Failed(why) => return refuse(Reason::HostUnreadable(why.clone())),
@@ -53,6 +55,20 @@ fn free(seen: &Seen) -> Decision {
             act(Action::FreeLease, Reason::HolderGone(holder.to_owned()))
         }
         Some(_) | None => refuse(Reason::HolderLives),
+    }
+}
+
+/// Removes the Lease of a host that is gone: there is nobody left to say anything about.
+fn drop_lease(seen: &Seen) -> Decision {
+    match (&seen.host, seen.lease.holder(), seen.owners.by_server(&seen.server).next()) {
+        (HostRead::Failed(why), ..) => refuse(Reason::HostUnreadable(why.clone())),
+        (HostRead::Seen(_), ..) => refuse(Reason::StillThere),
+        (HostRead::Gone, _, Some(owner)) => refuse(Reason::Owned(owner.display())),
+        (HostRead::Gone, Some(holder), _) if seen.owners.holder_lives(holder) => {
+            refuse(Reason::HolderLives)
+        }
+        (HostRead::Gone, ..) if seen.lease.lease.version.is_none() => refuse(Reason::Gone),
+        (HostRead::Gone, ..) => act(Action::DeleteLease, Reason::Vanished),
     }
 }
 

@@ -15,6 +15,10 @@ pub struct Memory {
     strays: BTreeMap<ServerId, (String, Timestamp)>,
     /// Leases whose holder is gone: since when each was.
     dead_holders: BTreeMap<ServerId, (String, Timestamp)>,
+    /// Objects that are gone and left something: since when each is.
+    abandoned: BTreeMap<String, Timestamp>,
+    /// Leases whose hosts are missing from their zones: since when each is.
+    vanished: BTreeMap<ServerId, Timestamp>,
     /// Since when each host is in its class.
     classes: BTreeMap<ServerId, (Class, Timestamp)>,
 }
@@ -44,6 +48,31 @@ impl<'a> Sightings<'a> {
         let since = known(&self.before.dead_holders, server, holder).unwrap_or(self.now);
         self.after.dead_holders.insert(server.clone(), (holder.to_owned(), since));
         self.is_full(since)
+    }
+
+    /// Whether the object was gone a full interval ago, too.
+    pub(super) fn abandoned(&mut self, machine: &str) -> bool {
+        let since = self.before.abandoned.get(machine).copied().unwrap_or(self.now);
+        self.after.abandoned.insert(machine.to_owned(), since);
+        self.is_full(since)
+    }
+
+    /// Whether the host was missing a full interval ago, too.
+    pub(super) fn vanished(&mut self, server: &ServerId) -> bool {
+        let since = self.before.vanished.get(server).copied().unwrap_or(self.now);
+        self.after.vanished.insert(server.clone(), since);
+        self.is_full(since)
+    }
+
+    /// Nobody could say whether the host is missing.
+    pub(super) fn keep_vanished(&mut self, server: &ServerId) {
+        let since = self.before.vanished.get(server).map(|since| (server.clone(), *since));
+        self.after.vanished.extend(since);
+    }
+
+    /// Nobody could say what is still needed.
+    pub(super) fn keep_abandoned(&mut self) {
+        self.after.abandoned.clone_from(&self.before.abandoned);
     }
 
     /// How long the host has been in its class; at first, as long as nothing of it changed.

@@ -8,6 +8,7 @@ use applecart_api::name_class::NameClass;
 use jiff::Timestamp;
 
 use super::class::{Class, Names, classify};
+use super::leftovers::Belongings;
 use crate::machine::{Host, HostRead, Images, Lease, LeaseHolder};
 
 /// What an operator allows.
@@ -34,6 +35,8 @@ pub struct Inventory {
     pub zones: BTreeMap<Zone, ZoneRead>,
     /// The Leases of hosts, read before the objects that may hold them.
     pub leases: BTreeMap<ServerId, HostLease>,
+    /// What else there is in Kubernetes, by the name of the object that it belongs to.
+    pub belongings: BTreeMap<String, Belongings>,
     /// All objects that may own a host, read last.
     pub owners: Owners,
 }
@@ -55,6 +58,17 @@ pub enum ZoneRead {
     Failed(String),
 }
 
+impl ZoneRead {
+    /// Its hosts; none if they could not be listed.
+    pub(super) fn hosts(&self) -> impl Iterator<Item = &Host> {
+        let listed = match self {
+            Self::Listed(hosts) => hosts.as_slice(),
+            Self::Failed(_) => &[],
+        };
+        listed.iter().map(|listed| &listed.host)
+    }
+}
+
 /// One host of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
@@ -69,6 +83,8 @@ pub struct Listed {
 pub struct HostLease {
     /// The Lease; [`LeaseHolder::Us`] is the sweep.
     pub lease: Lease,
+    /// Where the host stands, if the Lease says so.
+    pub zone: Option<Zone>,
     /// Its object was moved to another cluster, and the host with it.
     pub moved: bool,
     /// It is set aside, although its name does not say so.
@@ -79,7 +95,7 @@ impl HostLease {
     /// The Lease of a host that nobody ever held.
     #[must_use]
     pub fn free() -> Self {
-        Self { lease: Lease::free(), moved: false, quarantined: false }
+        Self { lease: Lease::free(), zone: None, moved: false, quarantined: false }
     }
 
     /// The holder, unless it is nobody or the sweep.

@@ -15,6 +15,10 @@ pub enum Reason {
     Returned,
     /// The Lease's holder is gone.
     HolderGone(String),
+    /// The Lease's host is gone for good.
+    Vanished,
+    /// An object is gone, and what it left is being removed.
+    CleaningUp,
     /// The host is busy with itself, and waited for.
     Waiting(String),
     /// The objects that own hosts could not be read.
@@ -58,6 +62,8 @@ pub enum Reason {
     CannotWipe(String),
     /// The host does not exist any more.
     Gone,
+    /// No list has the host, and yet it exists.
+    StillThere,
     /// The ownership read was too old when its effect was due.
     ReadTooOld,
 }
@@ -71,6 +77,8 @@ impl Reason {
             Self::Returning => "returning",
             Self::Returned => "returned",
             Self::HolderGone(_) => "holder_gone",
+            Self::Vanished => "vanished",
+            Self::CleaningUp => "cleaning_up",
             Self::Waiting(_) => "waiting",
             Self::OwnersUnreadable(_) => "owners_unreadable",
             Self::ZoneUnreadable(..) => "zone_unreadable",
@@ -90,12 +98,13 @@ impl Reason {
             Self::Busy(_) => "busy",
             Self::CannotWipe(_) => "cannot_wipe",
             Self::Gone => "gone",
+            Self::StillThere => "still_there",
             Self::ReadTooOld => "read_too_old",
         }
     }
 
     /// Every word that says that something was not done, for metrics that exist from the start.
-    pub const REFUSALS: [&'static str; 19] = [
+    pub const REFUSALS: [&'static str; 20] = [
         "owners_unreadable",
         "zone_unreadable",
         "host_unreadable",
@@ -114,6 +123,7 @@ impl Reason {
         "busy",
         "cannot_wipe",
         "gone",
+        "still_there",
         "read_too_old",
     ];
 
@@ -146,6 +156,8 @@ impl fmt::Display for Reason {
             Self::Returning => write!(f, "nobody owns it: returning it to the pool"),
             Self::Returned => write!(f, "wiped and in the pool"),
             Self::HolderGone(holder) => write!(f, "its Lease's holder is gone: {holder}"),
+            Self::Vanished => write!(f, "its host does not exist at Scaleway any more"),
+            Self::CleaningUp => write!(f, "its object is gone: removing what it left"),
             Self::Waiting(state) => write!(f, "waiting for the host, which is {state}"),
             Self::OwnersUnreadable(why) => write!(f, "cannot tell who owns hosts: {why}"),
             Self::ZoneUnreadable(zone, why) => write!(f, "cannot list zone {zone}: {why}"),
@@ -173,6 +185,9 @@ impl fmt::Display for Reason {
             Self::Busy(pod) => write!(f, "the job in Pod {pod} runs on it"),
             Self::CannotWipe(state) => write!(f, "it cannot be wiped while it is {state}"),
             Self::Gone => write!(f, "it does not exist at Scaleway any more"),
+            Self::StillThere => {
+                write!(f, "it exists at Scaleway, although its zone's list lacks it")
+            }
             Self::ReadTooOld => write!(f, "the read of its owner was too old"),
         }
     }

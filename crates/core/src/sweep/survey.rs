@@ -7,6 +7,7 @@ use applecart_api::ids::{ServerId, Zone};
 use jiff::Timestamp;
 
 use super::class::{Class, Names, classify};
+use super::leftovers::{self, CleanUp};
 use super::memory::{Memory, Sightings, age};
 use super::observed::{HostLease, Inventory, Listed, Policy, ZoneRead};
 use super::reason::Reason;
@@ -29,6 +30,13 @@ pub enum Task {
         /// Which host.
         server: ServerId,
     },
+    /// The Lease of a host that is missing from its zone.
+    DropLease {
+        /// Where it stood.
+        zone: Zone,
+        /// Which host.
+        server: ServerId,
+    },
 }
 
 impl Task {
@@ -36,7 +44,9 @@ impl Task {
     #[must_use]
     pub fn server(&self) -> &ServerId {
         match self {
-            Self::FreeLease(server) | Self::Host { server, .. } => server,
+            Self::FreeLease(server)
+            | Self::Host { server, .. }
+            | Self::DropLease { server, .. } => server,
         }
     }
 }
@@ -48,6 +58,8 @@ pub struct Survey {
     pub report: Report,
     /// What is due, in this order.
     pub tasks: Vec<Task>,
+    /// What objects that are gone left behind, and nobody needs.
+    pub clean_ups: Vec<CleanUp>,
     /// What is not done, of which host, and why.
     pub refusals: Vec<(Option<ServerId>, Reason)>,
     /// What the next look remembers.
@@ -83,13 +95,18 @@ pub fn survey(now: Timestamp, all: &Inventory, policy: &Policy, memory: &Memory)
             }
         }
     }
-    if !whole {
+    let clean_ups = if whole {
+        leftovers::abandoned(all, &look.names, &mut look.sightings)
+    } else {
         look.sightings.keep_unlisted(|server| listed.contains(server));
-    }
+        look.sightings.keep_abandoned();
+        vec![]
+    };
     let mut tasks = look.dead_holders();
     tasks.append(&mut look.due());
+    tasks.append(&mut leftovers::vanished(all, &mut look.sightings));
     let Look { sightings, refusals, .. } = look;
-    Survey { report, tasks, refusals, memory: sightings.after }
+    Survey { report, tasks, clean_ups, refusals, memory: sightings.after }
 }
 
 struct Look<'a> {

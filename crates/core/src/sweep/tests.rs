@@ -1,5 +1,7 @@
 //! Tables: every class, every guard, every step of a return.
 
+mod leftovers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -65,6 +67,7 @@ fn inventory(hosts: Vec<Host>, owners: Vec<Owner>) -> Inventory {
         cluster: CLUSTER.parse().unwrap(),
         zones: BTreeMap::from([(zone(), ZoneRead::Listed(listed))]),
         leases: BTreeMap::new(),
+        belongings: BTreeMap::new(),
         owners: Owners::new(owners),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use applecart_api::ids::{CrUid, ServerId};
+use applecart_api::ids::{CrUid, ServerId, Zone};
 use applecart_api::keys::lease as key;
 use applecart_core::machine::{Lease, LeaseHolder};
 use jiff::Timestamp;
@@ -18,6 +18,11 @@ pub fn holder(namespace: &str, name: &str, uid: &CrUid) -> String {
 /// The host that a Lease is about.
 pub fn server(stored: &Stored) -> Option<ServerId> {
     stored.name_any().strip_prefix("host-")?.parse().ok()
+}
+
+/// The zone that its host stands in.
+pub fn zone(stored: &Stored) -> Option<Zone> {
+    stored.annotations().get(key::ZONE)?.parse().ok()
 }
 
 /// Reads a Lease from the point of view of the object `us`, or of nobody.
@@ -54,7 +59,7 @@ pub fn by_server(stored: &[Stored]) -> BTreeMap<ServerId, Lease> {
 
 /// The document of a Lease that `us` takes, at `version` if it exists.
 pub fn taken(
-    server: &ServerId,
+    (zone, server): (&Zone, &ServerId),
     us: &str,
     uid: &CrUid,
     version: Option<&str>,
@@ -67,6 +72,7 @@ pub fn taken(
             "name": key::name(server),
             "labels": {key::HOST: "true", key::HOLDER: uid.as_str()},
             "annotations": {
+                key::ZONE: zone,
                 key::MARKED_AT: Value::Null,
                 key::RELEASING_AT: Value::Null,
                 key::MOVED: Value::Null,
@@ -78,7 +84,7 @@ pub fn taken(
     match version {
         Some(version) => lease["metadata"]["resourceVersion"] = json!(version),
         None => {
-            lease["metadata"]["annotations"] = json!({});
+            lease["metadata"]["annotations"] = json!({key::ZONE: zone});
         }
     }
     lease

@@ -22,7 +22,7 @@ use super::reads::Read;
 use crate::calls::{self, ReadError};
 
 pub use binding::host;
-pub use surroundings::{images_of, is_busy, is_node_ready, silent_since};
+pub use surroundings::{guests, images_of, is_busy, is_node_ready, node, silent_since};
 
 /// What a turn read: what is decided from, and what only an effect needs.
 pub struct Turn {

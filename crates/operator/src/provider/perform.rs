@@ -9,13 +9,14 @@ use applecart_core::machine::{Action, Identity};
 use applecart_scaleway::{ErrorKind, Order, OsId};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::leftovers::Left;
 use super::observe::{Turn, chain};
 use super::{Context, config, leases, objects};
 use crate::calls;
@@ -67,11 +68,7 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
             order(context, turn, name, server_type, image.as_deref()).await
         }
         Action::StoreCredentials(_) => store_credentials(context, turn).await,
-        Action::DeleteCredentials => {
-            delete(secrets(context), &owned::credentials(&turn.seen.object.name)).await
-        }
         Action::CreateIdentity(part) => create_identity(context, turn, *part).await,
-        Action::DeleteIdentity(part) => delete_identity(context, turn, *part).await,
         Action::StartBootstrap(_) => config::start(context, turn).await,
         Action::StartUpkeep(_) => config::start_upkeep(context, turn).await,
         Action::StopBootstrap => {
@@ -79,13 +76,18 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
             Outcome::Done
         }
         Action::Cordon { uid } => cordon(context, turn, uid).await,
-        Action::DeleteGuest { namespace, name, uid, version, force } => {
-            let preconditions =
-                Preconditions { uid: Some(uid.clone()), resource_version: Some(version.clone()) };
-            delete_guest(context, namespace, name, preconditions, *force).await
+        Action::DeleteCredentials
+        | Action::DeleteIdentity(_)
+        | Action::DeleteGuest { .. }
+        | Action::FreeGuest { .. }
+        | Action::DeleteNode { .. } => {
+            let left = Left {
+                client: &context.client,
+                namespace: &context.settings.namespace,
+                machine: &turn.seen.object.name,
+            };
+            left.remove(action).await
         }
-        Action::FreeGuest { namespace, name, uid } => free(context, namespace, name, uid).await,
-        Action::DeleteNode { uid } => delete_node(context, turn, uid).await,
     }
 }
 
@@ -99,13 +101,6 @@ async fn record_bootstrap(
         context.bootstraps.stop(&turn.seen.object.uid);
     }
     outcome
-}
-
-async fn delete_node(context: &Context, turn: &Turn, uid: &str) -> Outcome {
-    let nodes: Api<Node> = Api::all(context.client.clone());
-    let preconditions = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
-    let how = DeleteParams::default().preconditions(preconditions);
-    calls::delete(nodes.delete(&turn.seen.object.name, &how)).await
 }
 
 /// What a note adds to what is known of a host.
@@ -132,22 +127,6 @@ async fn delete_server(context: &Context, turn: &Turn, server: &ServerId) -> Out
         }
         result => outcome_of(result),
     }
-}
-
-async fn delete_guest(
-    context: &Context,
-    namespace: &str,
-    name: &str,
-    preconditions: Preconditions,
-    force: bool,
-) -> Outcome {
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
-    let how = DeleteParams {
-        preconditions: Some(preconditions),
-        grace_period_seconds: force.then_some(0),
-        ..DeleteParams::default()
-    };
-    calls::delete(pods.delete(name, &how)).await
 }
 
 fn machines(context: &Context, turn: &Turn) -> Api<ScalewayAppleSiliconMachine> {
@@ -248,7 +227,7 @@ async fn take_lease(
     let namespace = turn.object.namespace().unwrap_or_default();
     let us = leases::holder(&namespace, &object.name, &object.uid);
     let now = context.clock.now();
-    let mut lease = leases::taken(server, &us, &object.uid, version, now);
+    let mut lease = leases::taken((&turn.zone, server), &us, &object.uid, version, now);
     if used {
         lease["metadata"]["annotations"][key::UNWIPED] = json!("true");
     }
@@ -343,22 +322,6 @@ async fn create_identity(context: &Context, turn: &Turn, part: Identity) -> Outc
     }
 }
 
-async fn delete_identity(context: &Context, turn: &Turn, part: Identity) -> Outcome {
-    let name = &turn.seen.object.name;
-    let namespace = &context.settings.namespace;
-    let client = context.client.clone();
-    match part {
-        Identity::ServiceAccount => {
-            let accounts: Api<ServiceAccount> = Api::namespaced(client, namespace);
-            delete(accounts, &owned::agent(name)).await
-        }
-        Identity::Binding => {
-            delete(Api::<ClusterRoleBinding>::all(client), &owned::agent(name)).await
-        }
-        Identity::Token => delete(secrets(context), &owned::agent_token(name)).await,
-    }
-}
-
 async fn create<K>(api: Api<K>, document: Value) -> Outcome
 where
     K: kube::Resource + Clone + DeserializeOwned + serde::Serialize + std::fmt::Debug,
@@ -369,33 +332,11 @@ where
     }
 }
 
-async fn delete<K>(api: Api<K>, name: &str) -> Outcome
-where
-    K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
-{
-    calls::delete(api.delete(name, &DeleteParams::default())).await
-}
-
 async fn cordon(context: &Context, turn: &Turn, uid: &str) -> Outcome {
     let nodes: Api<Node> = Api::all(context.client.clone());
     let change = json!({"metadata": {"uid": uid}, "spec": {"unschedulable": true}});
     let name = &turn.seen.object.name;
     calls::write(nodes.patch(name, &PatchParams::default(), &Patch::Merge(&change))).await
-}
-
-/// Takes the agent's finalizer off, whichever others there are.
-async fn free(context: &Context, namespace: &str, name: &str, uid: &str) -> Outcome {
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
-    let pod = match calls::read("a Pod", pods.get_opt(name)).await {
-        Ok(Some(pod)) => pod,
-        Ok(None) => return Outcome::Done,
-        Err(error) => return Outcome::Failed(chain(&error)),
-    };
-    let left: Vec<&String> = pod.finalizers().iter().filter(|f| *f != finalizer::POD_VM).collect();
-    let change = json!({"metadata": {
-        "uid": uid, "resourceVersion": pod.resource_version(), "finalizers": left,
-    }});
-    calls::write(pods.patch(name, &PatchParams::default(), &Patch::Merge(&change))).await
 }
 
 /// Says on a Cluster that its control plane is there, in the form that Cluster API 1.14 reads.

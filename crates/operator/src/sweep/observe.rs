@@ -15,7 +15,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 
-use super::Sweep;
+use super::{Sweep, leftovers};
 use crate::calls::{self, ReadError};
 use crate::provider::{self, chain, leases};
 
@@ -44,8 +44,9 @@ pub async fn inventory(sweep: &Sweep) -> Result<Inventory, Reason> {
         };
         read.insert(zone, hosts);
     }
+    let belongings = leftovers::belongings(sweep).await.map_err(|error| unreadable(&error))?;
     let owners = owners(sweep).await?;
-    Ok(Inventory { cluster: sweep.cluster.clone(), zones: read, leases, owners })
+    Ok(Inventory { cluster: sweep.cluster.clone(), zones: read, leases, belongings, owners })
 }
 
 /// Reads one host, its Lease and, last, who may own it.
@@ -56,12 +57,15 @@ pub async fn host(sweep: &Sweep, task: &Task) -> Result<Turn, Reason> {
     let stored = stored.map_err(|error| unreadable(&error))?;
     let lease = stored.as_ref().and_then(host_lease).unwrap_or_else(HostLease::free);
     let zone = match task {
-        Task::Host { zone, .. } => Some(zone.clone()),
+        Task::Host { zone, .. } | Task::DropLease { zone, .. } => Some(zone.clone()),
         Task::FreeLease(_) => None,
     };
-    let host = match &zone {
-        Some(zone) => read_host(sweep, zone, &server).await,
-        None => HostRead::Gone,
+    let host = match (&zone, task) {
+        (Some(zone), Task::DropLease { .. }) => read_missing(sweep, zone, &server).await,
+        (Some(zone), Task::Host { .. } | Task::FreeLease(_)) => {
+            read_host(sweep, zone, &server).await
+        }
+        (None, _) => HostRead::Gone,
     };
     let owners = owners(sweep).await?;
     let names = Names::new(&sweep.cluster, &sweep.settings.policy, &owners);
@@ -88,7 +92,8 @@ pub async fn host(sweep: &Sweep, task: &Task) -> Result<Turn, Reason> {
     Ok(Turn { seen, zone })
 }
 
-fn unreadable(error: &ReadError) -> Reason {
+/// Why nobody can tell who owns what.
+pub fn unreadable(error: &ReadError) -> Reason {
     Reason::OwnersUnreadable(chain(error))
 }
 
@@ -102,6 +107,7 @@ fn host_lease(stored: &Lease) -> Option<HostLease> {
     let says = |key: &str| stored.annotations().get(key).is_some_and(|text| text == "true");
     Some(HostLease {
         lease: leases::read(stored, Some(&sweep)),
+        zone: leases::zone(stored),
         moved: says(key::MOVED),
         quarantined: says(key::QUARANTINED),
     })
@@ -114,7 +120,8 @@ async fn objects(sweep: &Sweep) -> Result<Vec<ScalewayAppleSiliconMachine>, Reas
     list.map(|list| list.items).map_err(|error| unreadable(&error))
 }
 
-async fn owners(sweep: &Sweep) -> Result<Owners, Reason> {
+/// All objects that may own a host.
+pub async fn owners(sweep: &Sweep) -> Result<Owners, Reason> {
     Ok(Owners::new(objects(sweep).await?.iter().map(owner).collect()))
 }
 
@@ -146,6 +153,16 @@ async fn read_host(sweep: &Sweep, zone: &Zone, server: &ServerId) -> HostRead {
     match sweep.scaleway.server(zone, server).await {
         Ok(read) => HostRead::Seen(provider::host(&read)),
         Err(error) if error.kind == ErrorKind::NotFound => HostRead::Gone,
+        Err(error) => HostRead::Failed(chain(&error)),
+    }
+}
+
+/// A host that two complete lists of its zone lack is gone if Scaleway says 404, or 403.
+async fn read_missing(sweep: &Sweep, zone: &Zone, server: &ServerId) -> HostRead {
+    match sweep.scaleway.server(zone, server).await {
+        Err(error) if error.kind == ErrorKind::Permission => HostRead::Gone,
+        Err(error) if error.kind == ErrorKind::NotFound => HostRead::Gone,
+        Ok(read) => HostRead::Seen(provider::host(&read)),
         Err(error) => HostRead::Failed(chain(&error)),
     }
 }

@@ -1,10 +1,10 @@
 //! Performs one [`Action`]. One effect, and no choice left to make.
 
-use applecart_api::ids::ServerId;
+use applecart_api::ids::{ServerId, Zone};
 use applecart_api::keys::lease as key;
 use applecart_core::Outcome;
 use applecart_core::sweep::Action;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 
 use super::Sweep;
@@ -16,7 +16,10 @@ use crate::provider::{leases, outcome_of, reinstall};
 pub async fn perform(sweep: &Sweep, turn: &Turn, action: &Action) -> Outcome {
     let server = &turn.seen.server;
     match (action, &turn.zone) {
-        (Action::TakeLease { used }, _) => take_lease(sweep, turn, server, *used).await,
+        (Action::TakeLease { used }, Some(zone)) => {
+            take_lease(sweep, turn, (zone, server), *used).await
+        }
+        (Action::DeleteLease, _) => delete_lease(sweep, turn, server).await,
         (Action::FreeLease, _) => {
             let change = json!({
                 "metadata": {
@@ -38,17 +41,29 @@ pub async fn perform(sweep: &Sweep, turn: &Turn, action: &Action) -> Outcome {
         (Action::RequestWipe { image }, Some(zone)) => {
             reinstall(&sweep.scaleway, zone, server, image.as_deref()).await
         }
-        (Action::Rename { .. } | Action::RequestWipe { .. }, None) => {
-            unreachable!("a host is not changed without having been read in its zone")
+        (Action::TakeLease { .. } | Action::Rename { .. } | Action::RequestWipe { .. }, None) => {
+            unreachable!("a host is not touched without having been read in its zone")
         }
     }
 }
 
-async fn take_lease(sweep: &Sweep, turn: &Turn, server: &ServerId, used: bool) -> Outcome {
+async fn delete_lease(sweep: &Sweep, turn: &Turn, server: &ServerId) -> Outcome {
+    let resource_version = turn.seen.lease.lease.version.clone();
+    let preconditions = Preconditions { uid: None, resource_version };
+    let how = DeleteParams::default().preconditions(preconditions);
+    calls::delete(all_leases(sweep).delete(&key::name(server), &how)).await
+}
+
+async fn take_lease(
+    sweep: &Sweep,
+    turn: &Turn,
+    (zone, server): (&Zone, &ServerId),
+    used: bool,
+) -> Outcome {
     let us = format!("sweep/{server}");
     let uid = server.as_str().parse().expect("a server id has the form of a UID");
     let version = turn.seen.lease.lease.version.as_deref();
-    let mut lease = leases::taken(server, &us, &uid, version, sweep.clock.now());
+    let mut lease = leases::taken((zone, server), &us, &uid, version, sweep.clock.now());
     if used {
         lease["metadata"]["annotations"][key::UNWIPED] = json!("true");
     }

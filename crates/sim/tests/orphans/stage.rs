@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use applecart_api::clock::Clock;
 use applecart_api::ids::ServerId;
-use applecart_api::keys::lease as key;
+use applecart_api::keys::{finalizer, label, lease as key, owned};
 use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineSpec};
 use applecart_core::machine::Limits;
 use applecart_core::sweep::Policy;
@@ -28,6 +28,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
@@ -84,6 +86,14 @@ impl Gate for Script {
         }
         .boxed()
     }
+}
+
+async fn create<K>(api: &Api<K>, object: Value)
+where
+    K: kube::Resource + Clone + serde::de::DeserializeOwned + serde::Serialize + std::fmt::Debug,
+{
+    let object = serde_json::from_value(object).expect("an object");
+    api.create(&PostParams::default(), &object).await.expect("created");
 }
 
 pub struct Stage {
@@ -249,6 +259,52 @@ impl Stage {
         api.delete(name, &DeleteParams::default()).await.expect("deleted");
     }
 
+    /// Everything that a machine has in Kubernetes, besides its object.
+    pub async fn belongings(&self, machine: &str, server: &ServerId) {
+        let labels =
+            json!({label::MANAGED_BY: label::MANAGED_BY_PROVIDER, label::MACHINE: machine});
+        let agent = owned::agent(machine);
+        let meta = |name: &str| json!({"name": name, "labels": labels});
+        let secrets: Api<Secret> = Api::namespaced(self.admin(), NAMESPACE);
+        for name in [owned::credentials(machine), owned::agent_token(machine)] {
+            create(&secrets, json!({"metadata": meta(&name)})).await;
+        }
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.admin(), NAMESPACE);
+        create(&accounts, json!({"metadata": meta(&agent)})).await;
+        let role = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+            "name": "tart-kubelet"});
+        let subject = json!({"kind": "ServiceAccount", "name": agent, "namespace": NAMESPACE});
+        let binding = json!({"metadata": meta(&agent), "roleRef": role, "subjects": [subject]});
+        create(&Api::<ClusterRoleBinding>::all(self.admin()), binding).await;
+        let node = json!({
+            "metadata": {"name": machine, "labels": {label::RUNTIME: label::RUNTIME_TART}},
+            "spec": {"providerID": format!("scw-applesilicon://fr-par-1/{server}")},
+        });
+        create(&Api::<Node>::all(self.admin()), node).await;
+        let pod = json!({
+            "metadata": {"name": format!("on-{machine}"), "finalizers": [finalizer::POD_VM]},
+            "spec": {"nodeName": machine, "containers": [{"name": "vm", "image": "i"}]},
+        });
+        create(&Api::<Pod>::namespaced(self.admin(), NAMESPACE), pod).await;
+    }
+
+    /// What of that is there.
+    pub fn left_of(&self, machine: &str) -> Vec<String> {
+        let kinds = [
+            "secrets",
+            "serviceaccounts",
+            "clusterrolebindings.rbac.authorization.k8s.io",
+            "nodes",
+            "pods",
+        ];
+        let of = |kind: &str| -> Vec<String> {
+            let names = self.api.objects(kind).into_iter();
+            let names = names.filter_map(|o| o["metadata"]["name"].as_str().map(str::to_owned));
+            names.filter(|name| name.contains(machine)).collect()
+        };
+        kinds.into_iter().flat_map(of).collect()
+    }
+
     /// The host's Lease is held by somebody.
     pub async fn hold(&self, server: &ServerId, holder: &str) {
         let lease: Lease = serde_json::from_value(json!({
@@ -312,6 +368,12 @@ impl Stage {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let unwiped = &lease["metadata"]["annotations"][key::UNWIPED];
         (text(&lease["spec"]["holderIdentity"]), text(unwiped))
+    }
+
+    /// Whether the host has a Lease at all.
+    pub fn has_lease(&self, server: &ServerId) -> bool {
+        let leases = self.api.objects("leases.coordination.k8s.io");
+        leases.iter().any(|lease| lease["metadata"]["name"] == key::name(server))
     }
 
     /// Changes that were asked of Scaleway, and of Leases.

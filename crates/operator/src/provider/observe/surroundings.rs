@@ -1,25 +1,23 @@
 //! What stands around a host in Kubernetes, and what it can be installed with. Reads only.
 
-use std::collections::BTreeMap;
-
 use applecart_api::condition::is_true;
 use applecart_api::ids::Zone;
 use applecart_api::keys::{finalizer, label, owned};
 use applecart_core::machine::{
-    Bootstrap, Bound, Credentials, Guest, HostRead, HostState, Identity, Image, Images, Node,
-    Observed, Release, is_due,
+    Bootstrap, Bound, Credentials, Guest, HostRead, HostState, Image, Images, Node, Observed,
+    Release, is_due,
 };
 use applecart_scaleway::{Os, SEALED};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node as StoredNode, NodeCondition, Pod, Secret, ServiceAccount};
-use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use k8s_openapi::api::core::v1::{Node as StoredNode, NodeCondition, Pod, Secret};
 use kube::api::ListParams;
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 
 use super::binding::said;
 use super::{Turn, fleet};
 use crate::calls::{self, ReadError};
 use crate::provider::Context;
+use crate::provider::leftovers::Left;
 
 /// The Node, its Pods, the identity and the Secrets, as far as this stage looks at them.
 pub async fn read(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
@@ -36,9 +34,9 @@ pub async fn read(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     let name = object.name.clone();
     let settled = is_true(&object.status.conditions, "Bootstrapped");
     let working = turn.seen.bootstrap != Bootstrap::None;
-    turn.seen.node = node(context, &name).await?;
+    turn.seen.node = node(&context.client, &name).await?;
     if parting || (!settled && !working && turn.seen.node.is_some()) {
-        turn.seen.guests = guests(context, &name).await?;
+        turn.seen.guests = guests(&context.client, &name).await?;
     }
     let due = is_due(context.clock.now(), &turn.seen, &context.settings.limits);
     if parting || (!working && (!settled || due)) {
@@ -94,8 +92,9 @@ pub async fn images_of(
     }
 }
 
-async fn node(context: &Context, name: &str) -> Result<Option<Node>, ReadError> {
-    let nodes: Api<StoredNode> = Api::all(context.client.clone());
+/// The Node of this name.
+pub async fn node(client: &Client, name: &str) -> Result<Option<Node>, ReadError> {
+    let nodes: Api<StoredNode> = Api::all(client.clone());
     let Some(node) = calls::read("its Node", nodes.get_opt(name)).await? else { return Ok(None) };
     Ok(Some(Node {
         uid: node.uid().unwrap_or_default(),
@@ -122,8 +121,9 @@ pub fn is_node_ready(node: &StoredNode) -> bool {
     ready_condition(node).is_some_and(|ready| ready.status == "True")
 }
 
-async fn guests(context: &Context, node: &str) -> Result<Vec<Guest>, ReadError> {
-    let pods: Api<Pod> = Api::all(context.client.clone());
+/// The Pods that are bound to a Node.
+pub async fn guests(client: &Client, node: &str) -> Result<Vec<Guest>, ReadError> {
+    let pods: Api<Pod> = Api::all(client.clone());
     let here = ListParams::default().fields(&format!("spec.nodeName={node}"));
     let pods = calls::read("the Node's Pods", pods.list(&here)).await?;
     Ok(pods.items.iter().map(guest).collect())
@@ -152,27 +152,15 @@ fn guest(pod: &Pod) -> Guest {
 }
 
 async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
-    let namespace = &context.settings.namespace;
-    let all: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
-    let accounts: Api<ServiceAccount> = Api::namespaced(context.client.clone(), namespace);
-    let bindings: Api<ClusterRoleBinding> = Api::all(context.client.clone());
-    let name = turn.seen.object.name.clone();
-    let agent = owned::agent(&name);
-    let (token, stored) = (owned::agent_token(&name), owned::credentials(&name));
+    let left = Left {
+        client: &context.client,
+        namespace: &context.settings.namespace,
+        machine: &turn.seen.object.name,
+    };
     // In order, so that a simulated run can be repeated.
-    let (token, account, binding, stored) = tokio::try_join!(
-        biased;
-        calls::read("its token", all.get_opt(&token)),
-        calls::read("its ServiceAccount", accounts.get_opt(&agent)),
-        calls::read("its ClusterRoleBinding", bindings.get_opt(&agent)),
-        calls::read("its password", all.get_opt(&stored)),
-    )?;
-    let present = BTreeMap::from([
-        (Identity::ServiceAccount, account.is_some()),
-        (Identity::Binding, binding.is_some()),
-        (Identity::Token, token.is_some()),
-    ]);
-    turn.seen.identity = present.into_iter().filter_map(|(part, is)| is.then_some(part)).collect();
+    let ((identity, token), stored) =
+        tokio::try_join!(biased; left.identity(), left.credentials())?;
+    turn.seen.identity = identity;
     turn.seen.credentials = Credentials {
         fleet_key: context.fleet_keys.of(&fleet(&turn.object)),
         password: stored.is_some_and(|secret| has(&secret, owned::PASSWORD)),

@@ -1,0 +1,129 @@
+//! What objects that are gone left behind: their agents' identities, passwords, Nodes and Pods
+//! (C5), and the Leases of hosts that Scaleway does not have any more. Pure.
+
+use applecart_api::ids::{ProviderId, ServerId, Zone};
+
+use super::class::{Class, Names, classify};
+use super::memory::Sightings;
+use super::observed::{Inventory, Owners, ZoneRead};
+use super::survey::Task;
+use crate::machine::{Action, Guest, Host, Identity, Node, remove_identity, remove_node};
+
+/// What there is in Kubernetes under the name of one object, besides that.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Belongings {
+    /// Parts of its agent's identity, or its host's password.
+    pub objects: bool,
+    /// The host that its Node says it is.
+    pub node: Option<ProviderId>,
+}
+
+/// Something to clean up, to be decided on a fresh read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CleanUp {
+    /// The name of the object that is gone.
+    pub machine: String,
+    /// The host that its Node is of: no other Node of its name is touched.
+    pub node: Option<ProviderId>,
+}
+
+/// What is left under one name, read afresh for one decision.
+#[derive(Clone, Debug, Default)]
+pub struct Leftovers {
+    /// Parts of the agent's identity.
+    pub identity: Vec<Identity>,
+    /// The Secret with the host's password.
+    pub credentials: bool,
+    /// The Node.
+    pub node: Option<Node>,
+    /// The Pods that are bound to it.
+    pub guests: Vec<Guest>,
+}
+
+/// The next thing to remove, unless somebody bears the name again.
+#[must_use]
+pub fn clean_up(task: &CleanUp, left: &Leftovers, owners: &Owners) -> Option<Action> {
+    if owners.by_name(&task.machine).next().is_some() {
+        return None;
+    }
+    remove_identity(&left.identity, left.credentials).or_else(|| {
+        let wanted = task.node.as_ref()?.to_string();
+        let node = left.node.as_ref().filter(|node| node.provider_id.as_ref() == Some(&wanted))?;
+        Some(remove_node(node, &left.guests))
+    })
+}
+
+/// What was left behind a full interval ago, too. All zones must have been listed.
+pub(super) fn abandoned(
+    all: &Inventory,
+    names: &Names,
+    sightings: &mut Sightings<'_>,
+) -> Vec<CleanUp> {
+    let mut due = vec![];
+    for (machine, belongings) in &all.belongings {
+        if all.owners.by_name(machine).next().is_some() {
+            continue;
+        }
+        // A Node alone may be anybody's, unless we had its host.
+        let known = |id: &&ProviderId| belongings.objects || all.leases.contains_key(&id.server);
+        let node = belongings.node.as_ref().filter(known);
+        if (!belongings.objects && node.is_none()) || is_needed(all, names, machine, node) {
+            continue;
+        }
+        if sightings.abandoned(machine) {
+            due.push(CleanUp { machine: machine.clone(), node: node.cloned() });
+        }
+    }
+    due
+}
+
+/// Whether a host still lives by what is left: it bears the name, as a moved, detached or orphaned
+/// one does, or a person gave it another.
+fn is_needed(all: &Inventory, names: &Names, machine: &str, node: Option<&ProviderId>) -> bool {
+    let unlisted = |id: &ProviderId| !matches!(all.zones.get(&id.zone), Some(ZoneRead::Listed(_)));
+    if node.is_some_and(unlisted) {
+        return true;
+    }
+    let mut hosts = all.zones.values().flat_map(ZoneRead::hosts);
+    hosts.any(|host| {
+        let is_node = node.is_some_and(|id| id.server == host.id);
+        host.name == machine || (is_node && !is_past(all, names, host))
+    })
+}
+
+/// Whether a host has nothing of its last owner on it any more, or nobody shall use it.
+fn is_past(all: &Inventory, names: &Names, host: &Host) -> bool {
+    let owned = all.owners.of(host).is_some();
+    match classify(host, owned, all.leases.get(&host.id), names) {
+        Class::Pool | Class::Claiming | Class::Claimed | Class::Quarantined => true,
+        Class::Releasing | Class::Orphan | Class::Retiring | Class::Foreign => false,
+    }
+}
+
+/// Leases of hosts that were missing from their zones a full interval ago, too, and that nobody
+/// claims to have.
+pub(super) fn vanished(all: &Inventory, sightings: &mut Sightings<'_>) -> Vec<Task> {
+    let mut due = vec![];
+    for (server, lease) in &all.leases {
+        let Some(zone) = &lease.zone else { continue };
+        let Some(ZoneRead::Listed(hosts)) = all.zones.get(zone) else {
+            sightings.keep_vanished(server);
+            continue;
+        };
+        let wanted = all.owners.by_server(server).next().is_some()
+            || lease.holder().is_some_and(|holder| all.owners.holder_lives(holder));
+        if wanted || hosts.iter().any(|listed| listed.host.id == *server) {
+            continue;
+        }
+        // By its Lease a Node is known to be ours: that goes first.
+        if sightings.vanished(server) && !has_node(all, server) {
+            due.push(Task::DropLease { zone: Zone::clone(zone), server: server.clone() });
+        }
+    }
+    due
+}
+
+fn has_node(all: &Inventory, server: &ServerId) -> bool {
+    let mut nodes = all.belongings.values().filter_map(|belongings| belongings.node.as_ref());
+    nodes.any(|id| id.server == *server)
+}
