@@ -9,9 +9,11 @@ use anyhow::Result;
 use crate::cargo;
 use crate::counts::Counts;
 use crate::program::{E2E, Profile};
+use crate::tools;
 
 /// Runs it with what was typed after `e2e`; its output is ours.
 pub fn run(arguments: Vec<OsString>) -> Result<ExitStatus> {
+    tools::need_all()?;
     let mut command = E2E.build(Profile::Dev)?;
     command.args(arguments);
     E2E.status(command)
@@ -21,7 +23,8 @@ pub fn run(arguments: Vec<OsString>) -> Result<ExitStatus> {
 /// asks for it.
 pub fn all() -> Result<Command> {
     let mut command = E2E.build(Profile::Dev)?;
-    command.env_remove("KUBECONFIG");
+    // A folder of somebody's programs has no controllers: scenarios would be left out.
+    command.env_remove("KUBECONFIG").env_remove("KUBEBUILDER_ASSETS");
     Ok(command)
 }
 

@@ -157,7 +157,9 @@ mod tests {
 
     #[test]
     fn conditions_are_a_map_by_type_that_asks_for_type_and_status_only() {
-        for (document, has_status) in documents().iter().zip([true, false, true, true]) {
+        let with_conditions = [true, false, true, true, true];
+        assert_eq!(documents().len(), with_conditions.len());
+        for (document, has_status) in documents().iter().zip(with_conditions) {
             let schema = &document["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
             let conditions = &schema["properties"]["status"]["properties"]["conditions"];
             assert_eq!(conditions.is_object(), has_status);

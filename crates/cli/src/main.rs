@@ -66,12 +66,12 @@ fn run(verb: Verb) -> anyhow::Result<()> {
         Verb::PrepareHost(arguments) => runtime.block_on(prepare_host::run(arguments)),
         #[cfg(feature = "demo")]
         Verb::Demo(arguments) => {
-            log();
+            log("off");
             runtime.block_on(demo::run(&arguments))
         }
         #[cfg(feature = "demo")]
         Verb::Sim(arguments) => {
-            log();
+            log("warn");
             runtime.block_on(sim::run(arguments))
         }
     };
@@ -86,12 +86,13 @@ fn system_clock() -> Clock {
     Clock::new(Timestamp::now)
 }
 
-/// Logs on standard error, as far as `RUST_LOG` asks for them.
+/// Logs on standard error, as far as `RUST_LOG` asks for it; as far as is `usual` if it says
+/// nothing that can be read.
 #[cfg(feature = "demo")]
-fn log() {
-    if let Ok(filter) = tracing_subscriber::EnvFilter::try_from_default_env() {
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
-    }
+fn log(usual: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env();
+    let filter = filter.unwrap_or_else(|_| usual.into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ Examples, each in a terminal of its own, as root:
   applecart sim scaleway --listen 127.0.0.1:8080 --hosts 3 --first-address 127.77.0.1
   applecart sim macs --scaleway http://127.0.0.1:8080 --ssh-port 2222 --speed 10
 
-  . <(applecart sim scaleway …)        # what it prints is an environment: register a key with any
+  export SCW_API_URL=…                 # paste what the first one printed: register a key with any
                                        # client, and log in
   ssh -p 2222 m1@127.77.0.1
 

@@ -344,7 +344,17 @@ fn read_patch(parts: &Parts, body: &Bytes) -> Result<Patch, Refusal> {
     Patch::parse(media.unwrap_or_default(), body)
 }
 
-fn read_json(body: &Bytes) -> Result<Value, Refusal> {
+/// How a body in Kubernetes' own binary form begins.
+const PROTOBUF: &[u8] = b"k8s\0";
+
+/// JSON is all that is read here: some verbs of kubectl write nothing else than the binary form.
+pub(super) fn read_json(body: &[u8]) -> Result<Value, Refusal> {
+    if body.starts_with(PROTOBUF) {
+        return Err(Refusal::unsupported_media(
+            "this simulated API server reads JSON alone: instead of `kubectl create KIND …`, use \
+             `kubectl create -f` or `kubectl apply -f`",
+        ));
+    }
     serde_json::from_slice(body)
         .map_err(|error| Refusal::bad_request(format!("the object provided is not JSON: {error}")))
 }

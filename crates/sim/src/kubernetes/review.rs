@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::auth::Identity;
 use super::authorize::Wish;
 use super::refusal::Refusal;
+use super::respond::read_json;
 use super::state::State;
 
 /// Where they are asked.
@@ -22,7 +23,7 @@ impl State {
         body: &[u8],
     ) -> Option<Result<Value, Refusal>> {
         match path {
-            ACCESS => Some(read(body).map(|asked| self.access(who, enforced, asked))),
+            ACCESS => Some(read_json(body).map(|asked| self.access(who, enforced, asked))),
             WHO => Some(Ok(json!({"apiVersion": "authentication.k8s.io/v1",
                 "kind": "SelfSubjectReview", "metadata": {},
                 "status": {"userInfo": {"username": who.user, "groups": who.groups}}}))),
@@ -46,9 +47,4 @@ impl State {
         asked["status"] = json!({"allowed": allowed});
         asked
     }
-}
-
-fn read(body: &[u8]) -> Result<Value, Refusal> {
-    serde_json::from_slice(body)
-        .map_err(|error| Refusal::bad_request(format!("the object provided is not JSON: {error}")))
 }
