@@ -19,21 +19,29 @@ const LINE: &str = "cargo xtask e2e";
 
 /// Runs it with what was typed after `e2e`; its output is ours.
 pub fn run(arguments: Vec<OsString>) -> Result<ExitStatus> {
-    let mut command = Command::new(runner()?);
+    let mut command = Command::new(runner(&[])?);
     command.args(arguments).status().with_context(|| format!("could not start `{LINE}`"))
+}
+
+/// Measures claims, built for release, with what was typed after `bench claims`.
+pub fn bench_claims(arguments: &[OsString]) -> Result<ExitStatus> {
+    let mut command = Command::new(runner(&["--release"])?);
+    command.arg("bench").args(arguments).env_remove("KUBECONFIG");
+    command.status().context("could not start `cargo xtask bench claims`")
 }
 
 /// Runs every scenario and counts them. Never on a cluster that somebody happens to be logged in
 /// to: that is for whoever asks for it.
 pub fn count() -> Result<(ExitStatus, Counts)> {
-    let mut command = Command::new(runner()?);
+    let mut command = Command::new(runner(&[])?);
     command.env_remove("KUBECONFIG");
     cargo::count_tests(command, LINE)
 }
 
-fn runner() -> Result<PathBuf> {
+fn runner(how: &[&str]) -> Result<PathBuf> {
     let packages = PACKAGES.iter().flat_map(|package| ["--package", *package]);
-    let build = ["build", "--message-format=json-render-diagnostics"].into_iter().chain(packages);
+    let build = ["build", "--message-format=json-render-diagnostics"].into_iter();
+    let build = build.chain(how.iter().copied()).chain(packages);
     let messages = Cargo::new(build).shown()?;
     executable(&messages, RUNNER).with_context(|| format!("cargo made no program {RUNNER}"))
 }
