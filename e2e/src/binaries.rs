@@ -146,6 +146,13 @@ impl Binaries {
         Ok(Self(paths))
     }
 
+    /// The same, for a control plane that only stores.
+    #[must_use]
+    pub fn without_controllers(mut self) -> Self {
+        self.0.retain(|name, _| !["kube-controller-manager", "kube-scheduler"].contains(&&**name));
+        self
+    }
+
     /// Where a program is, if there is one.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<PathBuf> {

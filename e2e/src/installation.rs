@@ -484,7 +484,7 @@ async fn start_macs(
 }
 
 /// What a simulator prints as its environment, once `wanted` is in it.
-async fn exports(process: &mut Process, wanted: &str) -> Result<BTreeMap<String, String>> {
+pub async fn exports(process: &mut Process, wanted: &str) -> Result<BTreeMap<String, String>> {
     wait::until(&format!("{} to print {wanted}", process.name()), async || {
         process.must_live()?;
         let text = std::fs::read_to_string(process.log())?;
@@ -525,7 +525,8 @@ pub async fn page(url: &str) -> Result<String> {
     Ok(text)
 }
 
-async fn request(
+/// The answer of a simulator, if it is a success.
+pub async fn request(
     method: &str,
     url: &str,
     headers: &[(&str, &str)],

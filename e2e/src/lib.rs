@@ -34,6 +34,7 @@
 //! namespace of its own ([`Ground::namespace`]) or starts a control plane of its own.
 
 pub mod audit;
+pub mod bench;
 pub mod binaries;
 pub mod certificates;
 pub mod cluster_api;

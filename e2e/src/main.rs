@@ -2,8 +2,10 @@
 
 use std::ffi::OsString;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use applecart_e2e::bench::{self, Case};
 use applecart_e2e::{guard, runner};
 use clap::Parser;
 use rustix::process::Signal;
@@ -41,6 +43,29 @@ struct CommandLine {
     seed: u64,
 }
 
+/// The verb that measures.
+const BENCH: &str = "bench";
+
+/// Measures claims on a real API server: calls to Scaleway by operation, wall time, memory.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench claims", bin_name = "cargo xtask bench claims")]
+struct Bench {
+    /// How many Machines, and as many hosts in the pool; may be repeated
+    #[arg(long, value_name = "N", default_values_t = [10, 100, 1000])]
+    machines: Vec<usize>,
+    /// How long Scaleway takes to answer, in milliseconds; may be repeated
+    #[arg(long, value_name = "MS", default_values_t = [0, 50])]
+    delay: Vec<u64>,
+}
+
+impl Bench {
+    fn cases(&self) -> Vec<Case> {
+        let case = |machines, delay| Case { machines, delay: Duration::from_millis(delay) };
+        let of = |machines: &usize| self.delay.iter().map(|ms| case(*machines, *ms)).collect();
+        self.machines.iter().flat_map(|machines| -> Vec<Case> { of(machines) }).collect()
+    }
+}
+
 /// The exit code of a program that Ctrl-C ended, by custom.
 const INTERRUPTED: u8 = 130;
 
@@ -49,6 +74,11 @@ fn main() -> ExitCode {
     let done = match arguments.split_first() {
         Some((verb, rest)) if verb == guard::VERB => {
             guard::run(rest.to_vec()).map(|()| ExitCode::SUCCESS)
+        }
+        Some((verb, rest)) if verb == BENCH => {
+            // Its name first, as a parser expects it.
+            let cases = Bench::parse_from([verb].into_iter().chain(rest)).cases();
+            guarded(async { bench::claims(&cases).await.map(|()| true) })
         }
         _ => run(&CommandLine::parse()),
     };
@@ -64,14 +94,17 @@ fn run(typed: &CommandLine) -> Result<ExitCode> {
         runner::list();
         return Ok(ExitCode::SUCCESS);
     }
+    guarded(runner::run(&typed.scenarios, typed.keep, typed.seed))
+}
+
+/// Runs `work` and all that it starts, until it is done or we are told to stop.
+fn guarded(work: impl Future<Output = Result<bool>>) -> Result<ExitCode> {
     // Whoever started us may be killed; then we end, and all that we started with us.
     guard::die_with_parent(Signal::TERM)?;
     let runtime = tokio::runtime::Runtime::new().context("no runtime")?;
     runtime.block_on(async {
         tokio::select! {
-            passed = runner::run(&typed.scenarios, typed.keep, typed.seed) => {
-                Ok(if passed? { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-            }
+            passed = work => Ok(if passed? { ExitCode::SUCCESS } else { ExitCode::FAILURE }),
             // The run is dropped here, and with it everything that it started.
             stopped = interrupted() => stopped.map(|()| ExitCode::from(INTERRUPTED)),
         }

@@ -51,8 +51,8 @@ enum Verb {
     /// Sweep faults through every scenario; arguments go to the sweep (try --help)
     #[command(disable_help_flag = true)]
     Sweep(PassedOn),
-    /// Measure: `mac` for Macs over real SSH (needs root); other arguments go to the sweep's binary
-    /// (try --help)
+    /// Measure: `claims` on a real API server, `mac` for Macs over real SSH (needs root); other
+    /// arguments go to the sweep's binary (try --help)
     #[command(disable_help_flag = true)]
     Bench(PassedOn),
     /// The long run, never in CI: a demo with chaos and its memory, then sweeps of many seeds
@@ -79,6 +79,9 @@ pub fn run() -> Result<ExitCode> {
         Verb::Sweep(rest) => pass_on("sweep", rest),
         Verb::Bench(rest) if rest.arguments.first().is_some_and(|what| what == "mac") => {
             Cargo::bench_macs(&rest.arguments[1..]).status().map(code)
+        }
+        Verb::Bench(rest) if rest.arguments.first().is_some_and(|what| what == "claims") => {
+            e2e::bench_claims(&rest.arguments[1..]).map(code)
         }
         Verb::Bench(rest) => pass_on("bench", rest),
         Verb::Soak(soak) => soak.run(),

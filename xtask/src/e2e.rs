@@ -19,6 +19,13 @@ pub fn run(arguments: Vec<OsString>) -> Result<ExitStatus> {
     E2E.status(command)
 }
 
+/// Measures claims, built for release, with what was typed after `bench claims`.
+pub fn bench_claims(arguments: &[OsString]) -> Result<ExitStatus> {
+    let mut command = E2E.build(Profile::Release)?;
+    command.arg("bench").args(arguments).env_remove("KUBECONFIG");
+    E2E.status(command)
+}
+
 /// Every scenario. Never on a cluster that somebody happens to be logged in to: that is for whoever
 /// asks for it.
 pub fn all() -> Result<Command> {

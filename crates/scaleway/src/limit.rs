@@ -6,8 +6,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// Calls at once. Enough for a fleet's turn, few enough not to be what exhausts a rate limit.
-pub const CONCURRENT_CALLS: usize = 8;
+/// Calls at once: one for each Machine that takes a turn, so that a thousand claims at 50 ms a call
+/// take seconds. Scaleway publishes no rate; when it asks for less, everybody stays away for so
+/// long.
+pub const CONCURRENT_CALLS: usize = 32;
 
 /// Shared by its clones. Every client needs one ([`crate::Config::new`]), and a process has one,
 /// however many clients it makes: [`Limit::of_process`].

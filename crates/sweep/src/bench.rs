@@ -13,7 +13,7 @@ use crate::run::{settings, virtual_clock};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum What {
     /// N Machines, a pool of N: wall time and Scaleway calls until all are Ready.
-    Claims,
+    Fleet,
     /// Requests a second of the simulated Scaleway over loopback.
     Scaleway,
 }
@@ -21,10 +21,7 @@ pub enum What {
 /// Measures and prints.
 pub fn run(what: What, hosts: Option<usize>) -> anyhow::Result<()> {
     match what {
-        What::Claims => match hosts {
-            Some(hosts) => claims(hosts),
-            None => [10, 100].into_iter().try_for_each(claims),
-        },
+        What::Fleet => fleet(hosts.unwrap_or(1000)),
         What::Scaleway => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let report = runtime.block_on(scaleway::bench(hosts.unwrap_or(1000)))?;
@@ -34,7 +31,7 @@ pub fn run(what: What, hosts: Option<usize>) -> anyhow::Result<()> {
     }
 }
 
-fn claims(hosts: usize) -> anyhow::Result<()> {
+fn fleet(hosts: usize) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)

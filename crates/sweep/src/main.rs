@@ -36,9 +36,9 @@ enum Verb {
     /// Measures: how long N Machines take to become Ready, and how fast the simulators are.
     Bench {
         /// What to measure.
-        #[arg(value_enum, default_value_t = bench::What::Claims)]
+        #[arg(value_enum, default_value_t = bench::What::Fleet)]
         what: bench::What,
-        /// Hosts, and for claims as many Machines.
+        /// Hosts, and for a fleet as many Machines; 1,000 if not given.
         #[arg(long)]
         hosts: Option<usize>,
     },

@@ -41,7 +41,8 @@ pub(super) fn choose(
         return wait(Reason::NoAvailableHost(counts), limits.look);
     }
     // Machines that choose from the same list start at different places, so they rarely collide.
-    let start = seen.object.uid.digits().bytes().map(usize::from).sum::<usize>();
+    let spread = |start: usize, digit: u8| start.wrapping_mul(31).wrapping_add(digit.into());
+    let start = seen.object.uid.digits().bytes().fold(0, spread);
     let chosen = fitting[start % fitting.len()];
     take(&chosen.host.id, &chosen.lease, false)
 }

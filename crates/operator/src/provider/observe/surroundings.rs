@@ -39,7 +39,9 @@ pub async fn read(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
         turn.seen.guests = guests(&context.client, &name).await?;
     }
     let due = is_due(context.clock.now(), &turn.seen, &context.settings.limits);
-    if parting || (!working && (!settled || due)) {
+    // Without a provider ID, that comes before all that needs them.
+    let named = turn.seen.object.provider_id.is_some();
+    if parting || (named && !working && (!settled || due)) {
         secrets(context, turn).await?;
     }
     Ok(())
