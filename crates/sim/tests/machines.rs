@@ -5,7 +5,7 @@ use std::time::Duration;
 use applecart_api::clock::Clock;
 use applecart_api::ids::ServerId;
 use applecart_api::keys::{annotation, lease};
-use applecart_sim::scaleway::{Answer, HostSpec, HostView, Operation, Rule, Verdict};
+use applecart_sim::scaleway::{Answer, HostSpec, HostView, Operation, Rule, Unsure, Verdict};
 use applecart_sim::world::{FLEET, NAMESPACE, POOL_PREFIX, World, WorldSettings};
 use jiff::Timestamp;
 use kube::Api;
@@ -117,6 +117,30 @@ fn fact(world: &World, id: &ServerId, name: &str) -> Value {
 /// The Mac lets nobody in: each bootstrap fails at once.
 fn lock_out(world: &World, id: &ServerId) {
     world.mac(id).expect("a Mac").authorize(vec![]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_the_service_answers_to_open_questions_a_host_is_claimed_and_comes_back_wiped() {
+    let others = Unsure::QUESTIONS.iter().flat_map(|(question, answers, _)| {
+        answers.iter().skip(1).map(move |answer| (*question, *answer))
+    });
+    // Where nobody is told a password, no Mac can be entered: a state of its own.
+    let told =
+        |(question, answer): &(&str, &str)| *question != "get_credentials" || *answer == "plain";
+    for (question, answer) in others.filter(told) {
+        let world = world(1, 1);
+        let unsure = Unsure::default().answer(question, answer).expect("an answer");
+        world.scaleway().set_unsure(unsure);
+        during(&world, async {
+            let host = ready(&world).await;
+            scale(&world, 0).await;
+            gone(&world).await;
+            let back = self::host(&world, &host.id);
+            assert!(back.name.starts_with(POOL_PREFIX), "{question}={answer}: {}", back.name);
+            assert_eq!(world.scaleway().wipes(&host.id), 1, "{question}={answer}");
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::Scaleway;
 use super::gate::{Call, Operation, Verdict};
 use super::host::{Host, Phase, USER};
+use super::settings::Unsure;
 use super::state::State;
 
 /// A host to put into the account, delivered and ready.
@@ -286,6 +287,11 @@ impl Scaleway {
         let phase = Phase::Steady(status);
         let changed = self.with(|state| state.change(id, |host| host.phase = phase));
         changed.expect("a host to change");
+    }
+
+    /// Answers the questions that the facts leave open like this, from now on.
+    pub fn set_unsure(&self, unsure: Unsure) {
+        self.with(|state| state.settings.unsure = unsure);
     }
 
     /// Says how many of a kind are left in a zone.
