@@ -4,7 +4,7 @@ use applecart_core::egress::Tailnet;
 use applecart_core::spread::FLEET_HASH;
 use applecart_operator::provider::{Egress, Settings, Spread};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Service;
+use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::api::ListParams;
 
 use super::*;
@@ -42,6 +42,10 @@ async fn each_mac_has_its_service_as_long_as_its_machine_and_others_services_sta
     // P13, C5
     let world = world_around(3, 2);
     play(&world, async {
+        let namespaces: Api<Namespace> = Api::all(world.client());
+        let metadata = ObjectMeta { name: Some(EGRESS.into()), ..ObjectMeta::default() };
+        let namespace = Namespace { metadata, ..Namespace::default() };
+        namespaces.create(&PostParams::default(), &namespace).await.unwrap();
         let theirs = json!({"metadata": {"name": "theirs"}, "spec": {"type": "ExternalName",
             "externalName": "x.example", "ports": [{"port": 1}]}});
         let theirs = serde_json::from_value(theirs).unwrap();
