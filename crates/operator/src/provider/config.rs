@@ -34,7 +34,7 @@ const TRIES: u32 = 30;
 
 /// Begins the bootstrap of the object's Mac beside the loop.
 pub async fn start(context: &Context, turn: &Turn) -> Outcome {
-    match prepare(context, turn).await {
+    match Box::pin(prepare(context, turn)).await {
         Ok((target, config)) => begin(context, turn, false, |place| {
             Box::pin(Work::new(context, turn, target, config, place).run())
         }),
@@ -45,7 +45,7 @@ pub async fn start(context: &Context, turn: &Turn) -> Outcome {
 /// Begins the same steps with the same configuration (P12) on a Mac that was bootstrapped. What
 /// they need and cannot be had is how they end: the Mac itself is well.
 pub async fn start_upkeep(context: &Context, turn: &Turn) -> Outcome {
-    match prepare(context, turn).await {
+    match Box::pin(prepare(context, turn)).await {
         Ok((target, config)) => begin(context, turn, true, |place| {
             Box::pin(Work::new(context, turn, target, config, place).run())
         }),
