@@ -226,8 +226,8 @@ fn start_provider(
 ) -> Result<Process> {
     let tart = plane.folder().join("tart.tar.gz");
     let mut packer = Command::new(program("applecart")?);
-    let packed = packer.args(["sim", "tart-archive"]).arg(&tart).status();
-    ensure!(packed.context("could not start applecart")?.success(), "no Tart to install");
+    let status = packer.args(["sim", "tart-archive"]).arg(&tart).status();
+    ensure!(status.context("could not start applecart")?.success(), "no Tart to install");
     let kubeconfig = plane.kubeconfig_of_user(PROVIDER, Some("system:masters"))?;
     let mut command = Command::new(program("applecart")?);
     command

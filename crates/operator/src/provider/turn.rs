@@ -67,7 +67,7 @@ pub async fn turn(
 
 /// Performs the effect. A host that was chosen from a list is known from that list.
 async fn act(context: &Context, turn: &Turn, action: &Action) -> Outcome {
-    let performed = perform(context, turn, action);
+    let performed = Box::pin(perform(context, turn, action));
     let outcome = context.reads.during(turn.server(), action, performed).await;
     if outcome == Outcome::Done
         && let Action::TakeLease { server, .. } = action

@@ -94,11 +94,17 @@ fn who_waits_for_a_host_reads_it_at_every_look_and_who_waits_for_kubernetes_does
         Reason::CannotRead("its host".into()),
     ] {
         let decision = wait(reason);
-        assert!(decision.may_follow_a_read_of(limits.look - SECOND, &limits), "{decision:?}");
+        assert!(
+            decision.may_follow_a_read_of(limits.look.saturating_sub(SECOND), &limits),
+            "{decision:?}"
+        );
         assert!(!decision.may_follow_a_read_of(limits.look, &limits), "{decision:?}");
     }
     for reason in [Reason::Settling, Reason::WaitingForToken, Reason::NodeMissing, Reason::Ready] {
         let decision = wait(reason);
-        assert!(decision.may_follow_a_read_of(limits.remember - SECOND, &limits), "{decision:?}");
+        assert!(
+            decision.may_follow_a_read_of(limits.remember.saturating_sub(SECOND), &limits),
+            "{decision:?}"
+        );
     }
 }
