@@ -5,6 +5,8 @@
 //! run them here, so each becomes a process with the arguments of its container and the token of
 //! its `ServiceAccount`.
 
+mod levers;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,16 +22,23 @@ use tokio::time::Instant;
 use crate::binaries::package_folder;
 use crate::process::write_private;
 use crate::{ControlPlane, Process, objects, wait};
+pub use levers::{page, request};
 
 /// Longest wait for a fleet to be as it should: three Macs take half a minute, a loaded machine and
 /// killed processes take longer.
 const PATIENCE: Duration = Duration::from_mins(6);
-/// Longest wait for one answer of a simulator.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(300);
 /// The prefix of free hosts.
 pub const POOL_PREFIX: &str = "tuist-pool-";
+/// The provider's waits, short enough for a story.
+const SHORT_WAITS: [(&str, &str); 5] = [
+    ("--claim-settle=", "1s"),
+    ("--look-interval=", "1s"),
+    ("--keep-interval=", "10s"),
+    ("--bootstrap-retry=", "2s"),
+    ("--ssh-patience=", "1m"),
+];
 /// The version that Machines ask for, and Nodes report.
 pub const VERSION: &str = "v1.36.4";
 
@@ -40,6 +49,8 @@ pub enum ClusterForm {
     Original,
     /// Our chart does, with its control-plane object.
     Ours,
+    /// Nobody: they come from another cluster.
+    Moved,
 }
 
 /// How to install.
@@ -57,6 +68,10 @@ pub struct Plan {
     /// The namespace whose objects the provider looks at: other stories' fleets are on the same
     /// control plane.
     pub watches: String,
+    /// Whether the sweep returns orphans.
+    pub reclaims: bool,
+    /// More arguments of the provider, or others instead of the usual ones.
+    pub arguments: Vec<String>,
 }
 
 impl Plan {
@@ -64,7 +79,8 @@ impl Plan {
     #[must_use]
     pub fn new(namespace: String, cluster: ClusterForm, seed: u64) -> Self {
         let watches = namespace.clone();
-        Self { namespace, hosts: 4, cluster, runners: 2, seed, watches }
+        let (reclaims, arguments) = (false, Vec::new());
+        Self { namespace, hosts: 4, cluster, runners: 2, seed, watches, reclaims, arguments }
     }
 }
 
@@ -109,9 +125,9 @@ pub struct Installation {
     deployments: Vec<Value>,
     // In the order in which they end: those that act first, then the world around them.
     programs: Vec<Program>,
-    macs: Process,
+    macs: Option<Process>,
     macs_url: String,
-    scaleway: Process,
+    scaleway: Option<Process>,
     scaleway_environment: BTreeMap<String, String>,
     chaos: Option<(SmallRng, Instant)>,
     /// How often each process was killed so far; agents count as one.
@@ -139,9 +155,9 @@ impl Installation {
             ssh_port,
             deployments: Vec::new(),
             programs: Vec::new(),
-            macs,
+            macs: Some(macs),
             macs_url,
-            scaleway,
+            scaleway: Some(scaleway),
             scaleway_environment: environment,
             chaos: None,
             kills: BTreeMap::new(),
@@ -149,6 +165,30 @@ impl Installation {
         };
         installation.register_key().await?;
         installation.deployments = installation.apply_chart(plane).await?;
+        Ok(installation)
+    }
+
+    /// Installs another one on another control plane, with the same Scaleway and the same Macs
+    /// around it. Its fleet's key has to be given to it by hand, as everywhere.
+    pub async fn beside(&self, plane: &mut ControlPlane, plan: Plan) -> Result<Self> {
+        let folder = plane.folder().join(&plan.namespace);
+        std::fs::create_dir_all(&folder).context("could not create a folder")?;
+        let mut installation = Self {
+            client: plane.client(),
+            folder,
+            ssh_port: self.ssh_port,
+            deployments: Vec::new(),
+            programs: Vec::new(),
+            macs: None,
+            macs_url: self.macs_url.clone(),
+            scaleway: None,
+            scaleway_environment: self.scaleway_environment.clone(),
+            chaos: None,
+            kills: BTreeMap::new(),
+            plan,
+        };
+        installation.deployments = installation.apply_chart(plane).await?;
+        installation.begin(plane).await?;
         Ok(installation)
     }
 
@@ -226,6 +266,12 @@ impl Installation {
             "replicas": self.plan.runners,
             "pod": {"cpuMilli": 4000, "memoryMB": 7168},
         });
+        let mut arguments = vec![format!("--namespace={}", self.plan.watches)];
+        let given = |flag: &str| self.plan.arguments.iter().any(|a| a.starts_with(flag));
+        for (flag, wait) in SHORT_WAITS.into_iter().filter(|(flag, _)| !given(flag)) {
+            arguments.push(format!("{flag}{wait}"));
+        }
+        arguments.extend(self.plan.arguments.iter().cloned());
         json!({
             "fullnameOverride": self.plan.namespace,
             "capi": {"enabled": self.plan.cluster == ClusterForm::Ours},
@@ -234,6 +280,7 @@ impl Installation {
                 "name": self.plan.namespace,
                 "replicas": 0,
                 "adoptPoolPrefix": POOL_PREFIX,
+                "orphanReclaim": {"activeReclaim": self.plan.reclaims},
                 "apiServerURL": server,
                 "kubernetesVersion": VERSION,
                 "machine": {"type": "M2-L", "zone": "fr-par-1", "os": "macos-tahoe"},
@@ -244,11 +291,7 @@ impl Installation {
                 "pools": [pool],
             },
             "server": {"appUrl": "https://ci.example"},
-            "provider": {"extraArgs": [
-                format!("--namespace={}", self.plan.watches),
-                "--claim-settle=1s", "--look-interval=1s", "--keep-interval=10s",
-                "--bootstrap-retry=2s", "--ssh-patience=1m",
-            ]},
+            "provider": {"extraArgs": arguments},
         })
     }
 
@@ -319,6 +362,19 @@ impl Installation {
         Ok(())
     }
 
+    /// A client of its cluster that may do everything.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Stops the provider where it is, or lets it go on.
+    pub fn freeze_provider(&self, frozen: bool) -> Result<()> {
+        let provider = |program: &&Program| program.arguments.iter().any(|a| a == "provider");
+        let provider = self.programs.iter().find(provider).context("no provider runs")?;
+        provider.process.freeze(frozen)
+    }
+
     /// From now on processes are killed at seeded moments, as `kill -9` does, and started again.
     pub fn disturb(&mut self, on: bool) {
         let seed = self.plan.seed;
@@ -338,7 +394,7 @@ impl Installation {
             for program in &mut self.programs {
                 program.must_live(&self.folder)?;
             }
-            self.macs.must_live()?;
+            self.macs.iter_mut().try_for_each(Process::must_live)?;
             let seen = look(&client).await;
             if let Ok(Some(seen)) = seen {
                 return Ok(seen);
@@ -382,61 +438,12 @@ impl Installation {
         Ok(())
     }
 
-    /// Ends the job of a Mac's VM.
-    pub async fn finish(&self, mac: &str, vm: &str) -> Result<()> {
-        let url = format!("{}/macs/{mac}/vms/{vm}/finish", self.macs_url);
-        request("POST", &url, &[], Some(&json!({"code": 0}))).await.map(|_| ())
-    }
-
-    /// All hosts at Scaleway.
-    pub async fn hosts(&self) -> Result<Vec<Value>> {
-        let path = "/apple-silicon/v1alpha1/zones/fr-par-1/servers?page_size=100";
-        let listed = self.scaleway("GET", path, None).await?;
-        Ok(listed["servers"].as_array().cloned().unwrap_or_default())
-    }
-
-    /// One call to the simulated Scaleway.
-    pub async fn scaleway(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Value> {
-        let url = format!("{}{path}", self.scaleway_environment["SCW_API_URL"]);
-        let key = self.scaleway_environment["SCW_SECRET_KEY"].as_str();
-        request(method, &url, &[("X-Auth-Token", key)], body).await
-    }
-
-    /// What each of its programs says on one of its health pages, if that is well.
-    pub async fn pages(&self, path: &str) -> Result<Vec<String>> {
-        let mut pages = Vec::new();
-        for program in &self.programs {
-            let url = format!("http://127.0.0.1:{}{path}", program.health_port);
-            pages.push(page(&url).await?);
-        }
-        Ok(pages)
-    }
-
-    /// Everything there is at Scaleway, by host: what nobody but a test may know.
-    pub async fn state(&self) -> Result<Value> {
-        self.scaleway("GET", "/sim/state", None).await
-    }
-
-    /// How often each host was wiped so far, by its id.
-    pub async fn wipes(&self) -> Result<BTreeMap<String, u64>> {
-        let state = self.state().await?;
-        let hosts = state["hosts"].as_array().context("the state has no hosts")?;
-        let wipes = |host: &Value| Some((host["id"].as_str()?.to_owned(), host["wipes"].as_u64()?));
-        hosts.iter().map(|host| wipes(host).context("a host without wipes")).collect()
-    }
-
-    /// The Macs as a person beside them would see them.
-    pub async fn macs(&self) -> Result<Vec<Value>> {
-        let macs = request("GET", &format!("{}/macs", self.macs_url), &[], None).await?;
-        Ok(macs.as_array().cloned().unwrap_or_default())
-    }
-
     /// The last lines of everything.
     #[must_use]
     pub fn tails(&self) -> String {
         let programs = self.programs.iter().map(|program| &program.process);
         let tail = |process: &Process| format!("--- {}\n{}\n", process.name(), process.tail());
-        programs.chain([&self.macs, &self.scaleway]).map(tail).collect()
+        programs.chain(&self.macs).chain(&self.scaleway).map(tail).collect()
     }
 
     /// The names under which its programs are known to the API server.
@@ -514,33 +521,4 @@ pub fn program(name: &str) -> Result<PathBuf> {
     let path = own.with_file_name(name);
     ensure!(path.exists(), "{} is missing: run `cargo xtask e2e`", path.display());
     Ok(path)
-}
-
-/// A page that is answered with 200; anything else is an error with what it says.
-pub async fn page(url: &str) -> Result<String> {
-    let answer = reqwest::Client::new().get(url).timeout(ANSWER_WITHIN).send().await;
-    let answer = answer.with_context(|| format!("GET {url}"))?;
-    let (status, text) = (answer.status(), answer.text().await?);
-    ensure!(status.is_success(), "{url}: {status} {text}");
-    Ok(text)
-}
-
-/// The answer of a simulator, if it is a success.
-pub async fn request(
-    method: &str,
-    url: &str,
-    headers: &[(&str, &str)],
-    body: Option<&Value>,
-) -> Result<Value> {
-    let mut request = reqwest::Client::new().request(method.parse()?, url).timeout(ANSWER_WITHIN);
-    for (name, value) in headers {
-        request = request.header(*name, *value);
-    }
-    if let Some(body) = body {
-        request = request.header("Content-Type", "application/json").body(body.to_string());
-    }
-    let answer = request.send().await.with_context(|| format!("{method} {url}"))?;
-    let (status, text) = (answer.status(), answer.text().await?);
-    ensure!(status.is_success(), "{method} {url}: {status} {text}");
-    Ok(serde_json::from_str(&text).unwrap_or(Value::Null))
 }

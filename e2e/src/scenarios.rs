@@ -9,6 +9,7 @@ mod explain;
 mod fleet;
 mod foreign;
 mod ground;
+mod orphans;
 mod ownership;
 mod running;
 mod take_over;
@@ -92,6 +93,14 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario!(ClusterApi, ownership::a_fleet_rolls_to_a_new_template_under_two_providers),
     scenario!(ClusterApi, ownership::a_detached_machine_goes_without_its_host),
+    scenario!(
+        ClusterApi,
+        ownership::a_terminated_machines_host_goes_now_or_when_its_licence_allows
+    ),
+    scenario!(
+        ClusterApi,
+        orphans::a_force_deleted_machines_host_is_returned_by_the_sweep_and_nothing_is_left
+    ),
     scenario!(ClusterApi, contract_live::contract_07_a_fresh_object_is_left_alone),
     scenario!(ClusterApi, contract_live::contract_08_the_finalizer_comes_before_the_first_call),
     scenario!(ClusterApi, contract_live::contract_11_a_lost_host_is_told),

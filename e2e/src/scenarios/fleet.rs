@@ -90,6 +90,16 @@ pub async fn install(
     story: &str,
     cluster: ClusterForm,
 ) -> Result<Installation> {
+    install_as(ground, story, cluster, |_| ()).await
+}
+
+/// The same, with a plan that is changed first.
+pub async fn install_as(
+    ground: &mut Ground,
+    story: &str,
+    cluster: ClusterForm,
+    change: impl FnOnce(&mut Plan),
+) -> Result<Installation> {
     ground.cluster_api().await?;
     let namespace = ground.namespace(story).await?;
     // Hosts of its own: a Node that one story leaves must not be taken for another's.
@@ -97,6 +107,7 @@ pub async fn install(
     let mut plan = Plan::new(namespace, cluster, seed);
     // A Mac takes two Pods; with our own form, one of them is a plain Pod that is to be drained.
     plan.runners = if cluster == ClusterForm::Ours { 1 } else { 2 };
+    change(&mut plan);
     Installation::start(ground.control_plane().await?, plan).await
 }
 
@@ -319,9 +330,14 @@ async fn people_see_what_is_going_on(ground: &mut Ground, fleet: &mut Installati
 
 /// C5: no object of ours that belonged to a Mac outlives it, and every host is wiped in the pool.
 pub async fn nothing_is_left(fleet: &mut Installation, owners: &Recording) -> Result<()> {
-    let namespace = fleet.plan.namespace.clone();
     in_pool(fleet, fleet.plan.hosts).await?;
     every_host_was_wiped(fleet, owners).await?;
+    no_object_is_left(fleet).await
+}
+
+/// No object of ours that belonged to a Mac outlives it, and no Lease is held.
+pub async fn no_object_is_left(fleet: &mut Installation) -> Result<()> {
+    let namespace = fleet.plan.namespace.clone();
     let kinds = [
         ("v1", "Secret", namespace.as_str(), "-bootstrap"),
         ("v1", "Secret", &namespace, "tart-kubelet-"),

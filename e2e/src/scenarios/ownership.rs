@@ -1,15 +1,17 @@
-//! Whose a host is, with the real Cluster API and two providers: rolls, detached objects. In the
-//! end every host is wiped in the pool, or where a person left it.
+//! Whose a host is, with the real Cluster API and two providers: rolls, detached objects,
+//! hosts that are given up. In the end every other host is wiped in the pool, or where a person left it.
 
 use anyhow::{Context, Result, ensure};
 use kube::Client;
 use serde_json::{Value, json};
 
 use super::fleet::{self, CLUSTER_API, INFRASTRUCTURE};
+use super::orphans;
 use crate::installation::{ClusterForm, Installation};
 use crate::{Ground, objects};
 
 const PAUSED: &str = "cluster.x-k8s.io/paused";
+const RELEASE_POLICY: &str = "tuist.dev/release-policy";
 
 /// A `MachineDeployment` rolls to a new template, one Mac after the other, while two providers run
 /// and are killed; every Mac of the old template goes back wiped.
@@ -116,9 +118,82 @@ pub async fn a_detached_machine_goes_without_its_host(ground: &mut Ground) -> Re
     fleet.until("the Machine to go", gone).await?;
     let state = fleet.state().await?;
     ensure!(state["calls"] == before, "{} became {}", before, state["calls"]);
-    let hosts = state["hosts"].as_array().context("no hosts")?;
-    let host = hosts.iter().find(|host| host["id"] == server.as_str()).context("it is gone")?;
+    let host = host(&state, &server).context("it is gone")?;
     ensure!(host["name"] == name.as_str() && host["wipes"] == 0, "it was touched: {host}");
     let others = fleet.plan.hosts - 1;
     fleet::in_pool(&mut fleet, others).await
+}
+
+/// With the policy `terminate`, a host inside the licensing floor is wiped and scheduled for
+/// deletion, and its Machine waits no day for that; past the floor a host is deleted at once.
+/// Neither comes to the pool, and the other hosts are left alone.
+pub async fn a_terminated_machines_host_goes_now_or_when_its_licence_allows(
+    ground: &mut Ground,
+) -> Result<()> {
+    let mut fleet = fleet::install_as(ground, "terminate", ClusterForm::Original, |plan| {
+        plan.hosts = 1;
+        plan.arguments.push("--orphan-reclaim-interval=4s".to_owned());
+    })
+    .await?;
+    // Hosts are two days old, unless somebody says otherwise.
+    let old = fleet.hosts().await?.pop().context("no host")?;
+    let outside = old["id"].as_str().context("a host without an id")?.to_owned();
+    let inside = order(&mut fleet, "tuist-pool-young", 3600).await?;
+    fleet::scale(&mut fleet, 2).await?;
+    order(&mut fleet, "tuist-pool-bystander", 3600).await?;
+    terminate(&mut fleet, &inside, 1).await?;
+    let state = fleet.state().await?;
+    let scheduled = host(&state, &inside).context("it is gone inside its floor")?;
+    ensure!(scheduled["deletion_scheduled"] == true && scheduled["wipes"] == 1, "{scheduled}");
+    terminate(&mut fleet, &outside, 0).await?;
+    let state = fleet.state().await?;
+    ensure!(host(&state, &outside).is_none(), "past its floor, and still there");
+    println!("Scaleway was called: {}", state["calls"]);
+    fleet.scaleway("POST", "/sim/clock", Some(&json!({"advance_seconds": 25 * 3600}))).await?;
+    let state = fleet.state().await?;
+    ensure!(host(&state, &inside).is_none(), "its floor is over, and it is still there");
+    for bystander in state["hosts"].as_array().into_iter().flatten() {
+        let untouched = bystander["name"] == "tuist-pool-bystander" && bystander["wipes"] == 0;
+        ensure!(untouched, "another host was touched: {bystander}");
+    }
+    fleet::no_object_is_left(&mut fleet).await?;
+    for server in [&inside, &outside] {
+        orphans::lease_goes(&mut fleet, server).await?;
+    }
+    fleet::nobody_was_refused(ground, &fleet).await
+}
+
+/// One more host in the pool, ordered so long ago.
+async fn order(fleet: &mut Installation, name: &str, seconds_ago: u64) -> Result<String> {
+    let order = json!({
+        "name": name, "os": "macos-tahoe-26.0", "ordered_seconds_ago": seconds_ago,
+    });
+    fleet.scaleway("POST", "/sim/hosts", Some(&order)).await?;
+    fleet.plan.hosts += 1;
+    let hosts = fleet.hosts().await?;
+    let host = hosts.iter().find(|host| host["name"] == name).context("not delivered")?;
+    Ok(host["id"].as_str().context("a host without an id")?.to_owned())
+}
+
+/// The Machine of a host goes, and the host with it, as its policy says; so many are left.
+async fn terminate(fleet: &mut Installation, server: &str, left: usize) -> Result<()> {
+    let client = fleet.client();
+    let macs = objects::list(&client, &fleet::infra(fleet, "")).await?;
+    let mac = macs.iter().find(|mac| mac["status"]["serverID"] == server).context("no Mac")?;
+    let machine =
+        objects::named(CLUSTER_API, "Machine", &fleet.plan.namespace, objects::name(mac)?);
+    let policy = json!({"metadata": {"annotations": {RELEASE_POLICY: "terminate"}}});
+    objects::merge(&client, mac, &policy).await?;
+    let first = json!({"metadata": {"annotations": {"cluster.x-k8s.io/delete-machine": ""}}});
+    objects::merge(&client, &machine, &first).await?;
+    fleet::ask_for(fleet, left).await?;
+    let gone =
+        async |client: &Client| Ok(objects::get(client, &machine).await?.is_none().then_some(()));
+    fleet.until("the Machine to go", gone).await?;
+    fleet::available(fleet, left).await
+}
+
+/// A host as Scaleway knows it, if it does.
+pub fn host<'a>(state: &'a Value, server: &str) -> Option<&'a Value> {
+    state["hosts"].as_array()?.iter().find(|host| host["id"] == server)
 }
