@@ -24,6 +24,7 @@ mod orders;
 mod perform;
 mod rehearse;
 mod settings;
+mod tellings;
 mod triggers;
 mod turn;
 mod zones;
@@ -48,6 +49,7 @@ use crate::troubles::Troubles;
 pub(crate) use observe::{chain, host, images_of, is_busy, silent_since};
 pub(crate) use perform::{outcome_of, reinstall};
 pub use settings::Settings;
+use tellings::Tellings;
 
 /// The provider's name in Events; alerts of running fleets know it.
 const CONTROLLER: &str = "scalewayapplesiliconmachine-controller";
@@ -80,6 +82,7 @@ struct Context {
     effects: Arc<Effects>,
     metrics: Metrics,
     troubles: Troubles,
+    tellings: Tellings,
     zones: zones::Zones,
     orders: orders::Orders,
     bootstraps: bootstraps::Bootstraps,
@@ -130,6 +133,7 @@ impl Provider {
         let context = Arc::new(Context {
             events: Events::new(self.client.clone(), CONTROLLER, self.clock.clone()),
             troubles: Troubles::new(self.settings.limits.look),
+            tellings: Tellings::default(),
             zones: zones::Zones::new(self.settings.list_fresh),
             orders: orders::Orders::default(),
             client: self.client,

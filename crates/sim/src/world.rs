@@ -5,7 +5,9 @@
 //! would to the real thing. Everything is part of [`World::run`]; dropping it ends all of it.
 
 mod agents;
+mod crew;
 mod dispatch;
+mod hands;
 mod power;
 mod settings;
 mod sight;
@@ -19,8 +21,6 @@ use applecart_api::keys::label;
 use applecart_api::machine::ScalewayAppleSiliconMachineSpec;
 use applecart_api::runner_pool::{RunnerPool, RunnerPoolSpec};
 use applecart_core::pod::{PodId, VmName};
-use applecart_operator::metrics::Metrics;
-use applecart_operator::provider::Provider;
 use applecart_operator::runner_pools::RunnerPools;
 use applecart_scaleway::CONCURRENT_CALLS;
 use futures::future::BoxFuture;
@@ -30,14 +30,17 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use secrecy::ExposeSecret;
+use tokio::sync::watch;
 
 use crate::cluster_api::{self, Manifests};
-use crate::faults::{GatedDial, PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER};
+use crate::faults::{PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER};
 use crate::kubernetes::{ApiServer, Gate, Identity, Registry, Setup};
 use crate::mac::{SimMac, SimNetwork};
 use crate::scaleway::{HostSpec, Scaleway};
 use crate::tart::SimTart;
 
+pub use crew::Install;
+pub use hands::Hands;
 pub use settings::WorldSettings;
 pub use sight::Sight;
 pub use view::{Chaos, HostRow, View};
@@ -75,6 +78,7 @@ pub struct World {
     settings: WorldSettings,
     sight: Sight,
     network: SimNetwork,
+    crew: watch::Sender<crew::Crew>,
 }
 
 /// The Mac behind a host.
@@ -118,7 +122,7 @@ impl World {
             let sight = sight.clone();
             faults.set_power_cut(move |mac| sight.cut_power(mac));
         }
-        Self { settings, sight, network }
+        Self { settings, sight, network, crew: crew::Crew::new() }
     }
 
     /// What an onlooker sees of it.
@@ -299,30 +303,6 @@ impl World {
         for (_, tart) in self.sight.tarts() {
             // A guest that is gone already has nothing to end.
             let _ended = tart.finish(&vm, 0);
-        }
-    }
-
-    /// A provider's process, started again whenever it crashes.
-    async fn provider(&self, process: Process, account: &str) {
-        let (network, faults) = (&self.network, &self.settings.faults);
-        let dial = Arc::new(GatedDial::new(network.clone(), process.clone(), faults.clone()));
-        loop {
-            let provider = Provider {
-                client: self.api().client(Identity::service_account(NAMESPACE, account)),
-                scaleway: self.provider_scaleway(&process),
-                dial: dial.clone(),
-                clock: self.settings.clock.clone(),
-                metrics: Metrics::new(self.settings.clock.clone()),
-                settings: self.settings.provider(),
-            };
-            tokio::select! {
-                biased;
-                () = self.crashed(&process) => {}
-                ended = provider.run() => {
-                    tracing::error!(?ended, "the provider ended; it is started again");
-                    tokio::time::sleep(self.settings.period()).await;
-                }
-            }
         }
     }
 
