@@ -35,6 +35,7 @@ mod reads;
 mod rehearse;
 mod settings;
 mod spread;
+mod tellings;
 mod triggers;
 mod turn;
 mod zones;
@@ -62,6 +63,7 @@ pub(crate) use observe::{chain, guests, host, images_of, is_busy, node, silent_s
 pub(crate) use perform::{outcome_of, reinstall};
 pub use settings::Settings;
 pub use spread::Spread;
+use tellings::Tellings;
 
 /// The provider's name in Events; alerts of running fleets know it.
 const CONTROLLER: &str = "scalewayapplesiliconmachine-controller";
@@ -97,6 +99,7 @@ struct Context {
     effects: Arc<Effects>,
     metrics: Metrics,
     troubles: Troubles,
+    tellings: Tellings,
     zones: zones::Zones,
     reads: reads::Reads,
     orders: orders::Orders,
@@ -148,6 +151,7 @@ impl Provider {
         let context = Arc::new(Context {
             events: Events::new(self.client.clone(), CONTROLLER, self.clock.clone()),
             troubles: Troubles::new(self.settings.limits.look),
+            tellings: Tellings::default(),
             zones: zones::Zones::new(self.settings.list_fresh),
             reads: reads::Reads::new(self.settings.limits.remember),
             orders: orders::Orders::default(),

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use applecart_api::ids::ServerId;
-use applecart_api::keys::label;
+use applecart_api::keys::{annotation, label};
 use applecart_api::name_class::NameClass;
 use applecart_core::pod::{PodId, VmName};
 use serde_json::Value;
 
 use crate::faults::Step;
 use crate::scaleway::HostView;
-use crate::world::{POOL_PREFIX, Sight};
+use crate::world::{Hands, POOL_PREFIX, Sight};
 
 /// The objects that own hosts.
 const MACHINES: &str = "scalewayapplesiliconmachines.infrastructure.cluster.x-k8s.io";
@@ -25,8 +25,8 @@ pub struct Safety {
 
 #[derive(Default)]
 struct Memory {
-    /// How many hosts there were at first.
-    hosts: Option<usize>,
+    /// The hosts that there were, and whether their deletion was scheduled.
+    hosts: Option<BTreeMap<ServerId, HostView>>,
     /// How often each host was wiped.
     wipes: BTreeMap<ServerId, u64>,
     /// The names of hosts that are nobody's here.
@@ -75,10 +75,11 @@ impl Safety {
         one_owner_each(&seen)?;
         bound_to_one(&seen)?;
         memory.nobody_is_wiped(&seen)?;
-        memory.foreign_is_untouched(&seen)?;
-        memory.nothing_is_bought(&seen)?;
+        let hands = self.sight.hands();
+        memory.foreign_is_untouched(&seen, hands)?;
+        memory.nothing_is_bought(&seen, hands)?;
         memory.pods_move_forward(&seen)?;
-        memory.provisioned_stays(&seen)?;
+        memory.provisioned_stays(&seen, hands)?;
         busy_runners_stay(&seen)?;
         self.vms_have_pods(&seen)
     }
@@ -138,7 +139,7 @@ fn one_host_each(seen: &Seen) -> Result<(), String> {
         .iter()
         .map(|object| (text(&object["metadata"]["uid"]), text(&object["metadata"]["name"])))
         .collect();
-    let mut hosts_of: BTreeMap<String, u32> = BTreeMap::new();
+    let mut hosts_of: BTreeMap<String, usize> = BTreeMap::new();
     for host in &seen.hosts {
         match NameClass::read(&host.name, POOL_PREFIX) {
             NameClass::Claiming(marker) => {
@@ -153,10 +154,27 @@ fn one_host_each(seen: &Seen) -> Result<(), String> {
             | NameClass::Quarantined => {}
         }
     }
-    match hosts_of.iter().find(|(_, hosts)| **hosts > 1) {
+    // Machines of one name, in several namespaces, have a host each.
+    let namesakes = |owner: &str| names.values().filter(|name| **name == owner).count().max(1);
+    match hosts_of.iter().find(|(owner, hosts)| **hosts > namesakes(owner)) {
         Some((owner, hosts)) => Err(format!("two-hosts: {owner} has {hosts} hosts")),
         None => Ok(()),
     }
+}
+
+/// Whether a person wants this host to go with the Machine that has it.
+fn terminates(seen: &Seen, host: &HostView) -> bool {
+    let uid = match NameClass::read(&host.name, POOL_PREFIX) {
+        NameClass::Claiming(marker) | NameClass::Releasing(marker) => marker.uid.to_string(),
+        NameClass::Pool | NameClass::OldMarker | NameClass::Quarantined | NameClass::Other(_) => {
+            String::new()
+        }
+    };
+    seen.machines.iter().any(|machine| {
+        let metadata = &machine["metadata"];
+        let has = text(&metadata["name"]) == host.name || text(&metadata["uid"]) == uid;
+        has && metadata["annotations"][annotation::RELEASE_POLICY] == annotation::TERMINATE
+    })
 }
 
 /// S1: no two living Machines name the same host.
@@ -213,28 +231,54 @@ impl Memory {
         Ok(())
     }
 
-    /// S3: what is not ours keeps its name and its disk.
-    fn foreign_is_untouched(&mut self, seen: &Seen) -> Result<(), String> {
+    /// S3: what is not ours keeps its name and its disk; so does what a person made theirs.
+    fn foreign_is_untouched(&mut self, seen: &Seen, hands: &Hands) -> Result<(), String> {
         let first = self.hosts.is_none();
         for host in &seen.hosts {
             let now = (host.name.clone(), host.power_cycles);
-            let class = NameClass::read(&host.name, POOL_PREFIX);
-            if first && matches!(class, NameClass::Other(_)) {
-                self.foreign.insert(host.id.clone(), now);
-            } else if let Some(before) = self.foreign.get(&host.id).filter(|was| **was != now) {
-                return Err(format!("foreign-touched: {} is now {}", before.0, host.name));
+            let given = hands.name(&host.id);
+            let is_other =
+                |name: &str| matches!(NameClass::read(name, POOL_PREFIX), NameClass::Other(_));
+            match self.foreign.get(&host.id) {
+                Some((before, _)) if given.as_ref().is_some_and(|given| given != before) => {
+                    self.foreign.remove(&host.id);
+                }
+                Some(before) if *before != now => {
+                    return Err(format!("foreign-touched: {} is now {}", before.0, host.name));
+                }
+                Some(_) => continue,
+                None => {}
+            }
+            match given {
+                Some(given) if is_other(&given) => {
+                    self.foreign.insert(host.id.clone(), (given, host.power_cycles));
+                }
+                None if first && is_other(&host.name) => {
+                    self.foreign.insert(host.id.clone(), now);
+                }
+                Some(_) | None => {}
             }
         }
         Ok(())
     }
 
-    /// S6: hosts are neither bought nor given up.
-    fn nothing_is_bought(&mut self, seen: &Seen) -> Result<(), String> {
-        let before = *self.hosts.get_or_insert(seen.hosts.len());
-        if before == seen.hosts.len() {
-            return Ok(());
+    /// S6: hosts are neither bought nor given up, unless a person asked for it.
+    fn nothing_is_bought(&mut self, seen: &Seen, hands: &Hands) -> Result<(), String> {
+        let now: BTreeMap<ServerId, HostView> =
+            seen.hosts.iter().map(|host| (host.id.clone(), host.clone())).collect();
+        let Some(before) = self.hosts.replace(now.clone()) else { return Ok(()) };
+        if let Some(bought) = now.values().find(|host| !before.contains_key(&host.id)) {
+            return Err(format!("hosts-changed: {} was bought", bought.name));
         }
-        Err(format!("hosts-changed: there were {before} hosts, now {}", seen.hosts.len()))
+        for host in before.values() {
+            let excused = host.deletion_scheduled
+                || hands.deleted(&host.id)
+                || terminates(seen, now.get(&host.id).unwrap_or(host));
+            if !excused && now.get(&host.id).is_none_or(|now| now.deletion_scheduled) {
+                return Err(format!("hosts-changed: {} was given up", host.name));
+            }
+        }
+        Ok(())
     }
 
     /// S28, S30: a Pod's phase only moves forward, and an end is an end.
@@ -258,12 +302,12 @@ impl Memory {
     }
 
     /// The contract: provisioned is never taken back.
-    fn provisioned_stays(&mut self, seen: &Seen) -> Result<(), String> {
+    fn provisioned_stays(&mut self, seen: &Seen, hands: &Hands) -> Result<(), String> {
         for machine in &seen.machines {
             let uid = text(&machine["metadata"]["uid"]);
             if machine["status"]["initialization"]["provisioned"] == true {
                 self.provisioned.insert(uid.to_owned());
-            } else if self.provisioned.contains(uid) {
+            } else if self.provisioned.contains(uid) && !hands.forgot(uid) {
                 let name = text(&machine["metadata"]["name"]);
                 return Err(format!("provisioned: {name} is not provisioned any more"));
             }

@@ -5,7 +5,9 @@
 //! would to the real thing. Everything is part of [`World::run`]; dropping it ends all of it.
 
 mod agents;
+mod crew;
 mod dispatch;
+mod hands;
 mod power;
 mod settings;
 mod sight;
@@ -19,8 +21,7 @@ use applecart_api::keys::label;
 use applecart_api::machine::ScalewayAppleSiliconMachineSpec;
 use applecart_api::runner_pool::{RunnerPool, RunnerPoolSpec};
 use applecart_core::pod::{PodId, VmName};
-use applecart_operator::metrics::Metrics;
-use applecart_operator::provider::{self, Github, Provider};
+use applecart_operator::provider;
 use applecart_operator::runner_pools::RunnerPools;
 use applecart_scaleway::CONCURRENT_CALLS;
 use futures::future::BoxFuture;
@@ -30,15 +31,18 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use secrecy::ExposeSecret;
+use tokio::sync::watch;
 
 use crate::cluster_api::{self, Manifests};
-use crate::faults::{GatedDial, PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER};
+use crate::faults::{PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER};
 use crate::github::SimGithub;
 use crate::kubernetes::{ApiServer, Gate, Identity, Registry, Setup};
 use crate::mac::{SimMac, SimNetwork};
 use crate::scaleway::{HostSpec, Scaleway};
 use crate::tart::SimTart;
 
+pub use crew::Install;
+pub use hands::Hands;
 pub use settings::WorldSettings;
 pub use sight::Sight;
 pub use view::{Chaos, HostRow, View};
@@ -78,6 +82,7 @@ pub struct World {
     network: SimNetwork,
     github: SimGithub,
     tune: Tune,
+    crew: watch::Sender<crew::Crew>,
 }
 
 /// What becomes of the provider's usual settings.
@@ -125,7 +130,8 @@ impl World {
             faults.set_power_cut(move |mac| sight.cut_power(mac));
         }
         let github = SimGithub::new(settings.clock.clone());
-        Self { settings, sight, network, github, tune: Arc::new(|usual| usual) }
+        let (tune, crew) = (Arc::new(|usual| usual), crew::Crew::new());
+        Self { settings, sight, network, github, tune, crew }
     }
 
     /// The same world, whose providers are set up otherwise.
@@ -321,35 +327,6 @@ impl World {
         for (_, tart) in self.sight.tarts() {
             // A guest that is gone already has nothing to end.
             let _ended = tart.finish(&vm, 0);
-        }
-    }
-
-    /// A provider's process, started again whenever it crashes.
-    async fn provider(&self, process: Process, account: &str) {
-        let (network, faults) = (&self.network, &self.settings.faults);
-        let dial = Arc::new(GatedDial::new(network.clone(), process.clone(), faults.clone()));
-        loop {
-            let provider = Provider {
-                client: self.api().client(Identity::service_account(NAMESPACE, account)),
-                scaleway: self.provider_scaleway(&process),
-                github: Github::new(
-                    self.github.service(),
-                    "https://api.github.com",
-                    self.settings.clock.clone(),
-                ),
-                dial: dial.clone(),
-                clock: self.settings.clock.clone(),
-                metrics: Metrics::new(self.settings.clock.clone()),
-                settings: (self.tune)(self.settings.provider()),
-            };
-            tokio::select! {
-                biased;
-                () = self.crashed(&process) => {}
-                ended = provider.run() => {
-                    tracing::error!(?ended, "the provider ended; it is started again");
-                    tokio::time::sleep(self.settings.period()).await;
-                }
-            }
         }
     }
 

@@ -50,8 +50,8 @@ struct Child {
 /// Where the plans of one process part.
 pub struct Explorer {
     state: Mutex<State>,
-    /// Rings when the Machine of a story that deletes at any moment is to be deleted.
-    pub deleted: Notify,
+    /// Rings when a story begins that may begin at any moment.
+    pub begun: Notify,
     /// Rings when nothing is left for this process but to wait for others.
     pub over: Notify,
 }
@@ -110,7 +110,7 @@ impl Explorer {
             found: Found::default(),
             parent: None,
         };
-        Self { state: Mutex::new(state), deleted: Notify::new(), over: Notify::new() }
+        Self { state: Mutex::new(state), begun: Notify::new(), over: Notify::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -139,7 +139,7 @@ impl Explorer {
                 let crashes = first.is_some_and(|(_, fault)| CRASHES.contains(&fault));
                 state.pairs &= crashes && state.rest.is_empty();
                 drop(state);
-                self.delete(ahead.number);
+                self.begin(ahead.number);
                 return first.map(|(_, fault)| fault);
             }
         }
@@ -158,13 +158,13 @@ impl Explorer {
             }
         }
         drop(state);
-        self.delete(ahead.number);
+        self.begin(ahead.number);
         own.map(|(_, fault)| fault)
     }
 
-    fn delete(&self, now: usize) {
-        if self.state().case.delete_at == Some(now) {
-            self.deleted.notify_one();
+    fn begin(&self, now: usize) {
+        if self.state().case.at == Some(now) {
+            self.begun.notify_one();
         }
     }
 

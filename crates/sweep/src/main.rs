@@ -31,7 +31,7 @@ struct Arguments {
 enum Verb {
     /// Runs each story once for every effect and every fault; ends with 1 if any run breaks.
     ///
-    /// With --fault, --delete-at or --replay, runs that one plan again and prints its trace.
+    /// With --fault, --at or --replay, runs that one plan again and prints its trace.
     Sweep(Sweep),
     /// Measures: how long N Machines take to become Ready, and how fast the simulators are.
     Bench {
@@ -75,9 +75,9 @@ struct Sweep {
     /// Replay: what goes wrong at which step, as STEP:FAULT; may be given more than once.
     #[arg(long, requires = "story", value_name = "STEP:FAULT", value_parser = planned)]
     fault: Vec<(usize, Fault)>,
-    /// Replay: the step at which the Machine is deleted.
+    /// Replay: the step at which a story begins that may begin at any moment.
     #[arg(long, requires = "story", value_name = "STEP")]
-    delete_at: Option<usize>,
+    at: Option<usize>,
     /// Replay the story without faults.
     #[arg(long, requires = "story")]
     replay: bool,
@@ -95,16 +95,14 @@ fn planned(text: &str) -> Result<(usize, Fault), String> {
 impl Sweep {
     /// The one plan that is asked for, if it is one.
     fn case(&self) -> Option<Case> {
-        let replays = self.replay
-            || !self.fault.is_empty()
-            || self.delete_at.is_some()
-            || self.plant.is_some();
+        let replays =
+            self.replay || !self.fault.is_empty() || self.at.is_some() || self.plant.is_some();
         replays.then_some(())?;
         Some(Case {
             story: self.story?,
             seed: self.seed,
             faults: self.fault.clone(),
-            delete_at: self.delete_at,
+            at: self.at,
             silence: Some(SHORT_SILENCE),
             bug: self.plant,
         })

@@ -52,6 +52,10 @@ pub enum Bug {
     BusyDeleted,
     /// Forgets a Node when its Machine goes (C5).
     LeftBehind,
+    /// Takes the identity of a Mac whose Machine lives on elsewhere.
+    CutOff,
+    /// Reboots a host whose Machine lost its status (G11).
+    Forgotten,
     /// Creates something twice.
     Counts,
     /// Writes although nothing happened (LH25).
@@ -139,6 +143,13 @@ async fn strike(world: &World, bug: Bug) -> bool {
         Bug::VmsLeft => start_vm(world, false).await,
         Bug::BusyDeleted => delete_busy(world).await,
         Bug::LeftBehind => leave_node(world).await,
+        Bug::CutOff => used.is_some() && machines(world).is_empty() && cut_off(world).await,
+        Bug::Forgotten => match used {
+            Some(host) if is_forgotten(world) => {
+                scaleway.client().reboot(&host.zone, &host.id).await.is_ok()
+            }
+            Some(_) | None => false,
+        },
         Bug::Counts => create_twice(world).await,
         Bug::Silence => {
             tokio::time::sleep(Duration::from_mins(5)).await;
@@ -173,6 +184,20 @@ async fn leave_node(world: &World) -> bool {
     let node = json!({"metadata": {"name": "forgotten"}});
     let Ok(node) = serde_json::from_value(node) else { return false };
     nodes.create(&PostParams::default(), &node).await.is_ok()
+}
+
+async fn cut_off(world: &World) -> bool {
+    let accounts: Api<ServiceAccount> = Api::namespaced(provider(world), NAMESPACE);
+    let Ok(listed) = accounts.list(&ListParams::default()).await else { return false };
+    let agent = listed.items.iter().find(|account| account.name_any().starts_with("tart-kubelet"));
+    let Some(agent) = agent else { return false };
+    accounts.delete(&agent.name_any(), &DeleteParams::default()).await.is_ok()
+}
+
+/// Whether the status of any Machine was wiped by hand.
+fn is_forgotten(world: &World) -> bool {
+    let hands = world.sight().hands();
+    machines(world).iter().any(|machine| hands.forgot(&machine.uid().unwrap_or_default()))
 }
 
 async fn create_twice(world: &World) -> bool {
@@ -288,6 +313,8 @@ mod tests {
         match bug {
             Bug::BusyDeleted => Story::Drain,
             Bug::LeftBehind | Bug::Provisioned | Bug::Binding => Story::Release,
+            Bug::CutOff => Story::Detach,
+            Bug::Forgotten => Story::Forget,
             Bug::TwoOwners => Story::Scale,
             Bug::Phases | Bug::VmOfNobody => Story::Pod,
             _ => Story::Claim,

@@ -40,8 +40,8 @@ pub struct Case {
     pub seed: u64,
     /// What goes wrong, by the number of the step.
     pub faults: Vec<(usize, Fault)>,
-    /// The step at which [`Story::DeleteAnywhere`] deletes.
-    pub delete_at: Option<usize>,
+    /// The step at which a story begins that may begin at any moment.
+    pub at: Option<usize>,
     /// How long the world is watched after it came to rest, if it is.
     pub silence: Option<Duration>,
     /// A bug, so that an oracle can show that it finds it.
@@ -51,30 +51,30 @@ pub struct Case {
 impl Case {
     /// A story without faults.
     pub fn new(story: Story, seed: u64) -> Self {
-        let (faults, delete_at, bug) = (vec![], None, None);
-        Self { story, seed, faults, delete_at, silence: None, bug }
+        let (faults, at, bug) = (vec![], None, None);
+        Self { story, seed, faults, at, silence: None, bug }
     }
 
     /// The step at which it begins to differ from a story without faults.
     pub fn begins(&self) -> usize {
-        let first = self.faults.iter().map(|(step, _)| *step).chain(self.delete_at).min();
+        let first = self.faults.iter().map(|(step, _)| *step).chain(self.at).min();
         first.unwrap_or_default()
     }
 
     /// The command that runs it again.
     pub fn command(&self) -> String {
-        let Self { story, seed, faults, delete_at, bug, .. } = self;
+        let Self { story, seed, faults, at, bug, .. } = self;
         let mut command = format!("cargo xtask sweep {story} --seed {seed}");
         for (step, fault) in faults {
             let _ = write!(command, " --fault {step}:{fault}");
         }
-        if let Some(step) = delete_at {
-            let _ = write!(command, " --delete-at {step}");
+        if let Some(step) = at {
+            let _ = write!(command, " --at {step}");
         }
         if let Some(bug) = bug {
             let _ = write!(command, " --plant {bug}");
         }
-        if faults.is_empty() && delete_at.is_none() { command + " --replay" } else { command }
+        if faults.is_empty() && at.is_none() { command + " --replay" } else { command }
     }
 }
 
@@ -175,10 +175,11 @@ async fn play(explorer: &Arc<Explorer>, limits: Option<Limits>) -> End {
     let world = World::new(WorldSettings {
         hosts: size.hosts,
         machines: size.machines,
-        providers: if story == Story::TwoLeaders { 2 } else { 1 },
+        providers: size.providers,
         faults: Some(Arc::clone(&faults)),
         ..settings(seed, virtual_clock())
     });
+    world.install(story.install());
     let safety = Safety::new(world.sight().clone());
     faults.ask_after_effects(Box::new(move |step| safety.check(step)));
     let mut end = End::default();
@@ -204,8 +205,8 @@ async fn judge(
         story.begin(world).await?;
         end.first = faults.next_number();
         let began = Instant::now();
-        if story == Story::DeleteAnywhere {
-            explorer.deleted.notified().await;
+        if story.is_anywhere() {
+            explorer.begun.notified().await;
         }
         story.play(world).await?;
         end.took = began.elapsed();

@@ -1,29 +1,26 @@
 //! What a run does to the world. Each story is a few lines.
 
+mod hosts;
+mod pods;
+mod recovery;
+mod steps;
+
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use applecart_api::keys::label;
-use applecart_api::machine::ScalewayAppleSiliconMachine;
-use applecart_api::runner_pool::RunnerPool;
-use applecart_sim::world::{FLEET, NAMESPACE, POOL, World};
+use applecart_sim::faults::Process;
+use applecart_sim::world::{FLEET, Install, World};
 use clap::ValueEnum;
-use k8s_openapi::api::core::v1::Pod;
-use kube::Api;
-use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
-};
-use serde::Deserialize;
-use serde_json::{Value, json};
 
-/// How long a world may take to get anywhere at all, in its own time: three wipes' worth. How much
-/// later than without faults it may be, is an oracle's affair.
-const PATIENCE: Duration = Duration::from_hours(2);
-/// How often a world is looked at, in its own time.
-const LOOK: Duration = Duration::from_secs(1);
-/// How long the job of a runner takes.
-const JOB: Duration = Duration::from_mins(1);
+pub use steps::{MACHINES, all, machines, number, scale};
+use steps::{empty_fleet, fleet, has_host, reach, running, want_runners};
+
+/// How long two providers both believe to lead: longer than a claim and a bootstrap take.
+const OVERLAP: Duration = Duration::from_mins(4);
+/// Names of Machines here, by which an orphan is known.
+const CLAIM_PREFIX: &str = "macs-";
+/// How often a sweep looks that races with claims.
+const HASTE: Duration = Duration::from_secs(20);
 
 /// A story that every fault must leave with the same end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -38,6 +35,49 @@ pub enum Story {
     DeleteAnywhere,
     /// The fleet grows to two Machines and shrinks to one.
     Scale,
+    /// The fleet grows to five, shrinks to two and grows to five again, from a pool of six.
+    Rescale,
+    /// The fleet's template changes: another Machine comes, then the first one goes.
+    Roll,
+    /// The pool is empty; a Mac that a person adds to it is taken.
+    Refill,
+    /// A Machine goes, and its host with it, as a person asked for.
+    Terminate,
+    /// The same before the host may be deleted: its deletion is scheduled (P15).
+    TerminateEarly,
+    /// A bootstrap fails three times at once: one reboot, and all is well (LH21).
+    FailThrice,
+    /// A bootstrap fails eight times at once: one reboot, one exchange.
+    FailEight,
+    /// Bootstraps on a host fail for ever, at once: one reboot, one exchange.
+    FailForever,
+    /// A Machine goes whose host reboots at the time (LH22).
+    ReleaseRebooting,
+    /// A host is deleted by hand under its Machine, which is then deleted (LH16).
+    Vanish,
+    /// A host is renamed by hand under its Machine: it stays as it is when the Machine goes.
+    Rename,
+    /// A Machine goes whose host is locked for ever: the host is set aside for a person.
+    Lock,
+    /// A Machine that names no pool goes; the provider knows one.
+    Legacy,
+    /// A Machine that names no pool goes, and nobody knows one: its host stays as it is.
+    LegacyStranded,
+    /// A Machine is detached by a person: its Mac works on.
+    Detach,
+    /// A Machine is moved to another cluster: its Mac works on.
+    Move,
+    /// An object is deleted by force: the sweep returns its host.
+    ForceDelete,
+    /// Machines come and go while the sweep looks all the time.
+    SweepRace,
+    /// Scaleway's token is revoked for an hour.
+    Token,
+    /// The provider is upgraded in mid-claim, and brings another agent: each run upgrades at another
+    /// effect (G12).
+    UpgradeAnywhere,
+    /// All status of a Machine is lost: it is rebuilt, and nothing happens to its host (G11).
+    Forget,
     /// A Pod runs to its success on a Mac and is deleted.
     Pod,
     /// A pool of runners warms up to two, and cools down to none.
@@ -46,9 +86,11 @@ pub enum Story {
     Job,
     /// A Machine is deleted under a running job: the job ends first (LH24).
     Drain,
-    /// A Machine comes and goes while two providers believe to lead (G7). Played only by name: for
-    /// as long as both act, each ends the other's SSH session, and no bootstrap comes to its end.
+    /// A Machine comes while two providers believe to lead, until the older one stops; then it goes
+    /// (G7).
     TwoLeaders,
+    /// A Machine goes while two providers believe to lead, to the end (G7).
+    TwoLeadersRelease,
 }
 
 /// How big a story's world is.
@@ -57,6 +99,27 @@ pub struct Size {
     pub hosts: usize,
     /// Machines at the beginning.
     pub machines: u32,
+    /// Providers that believe to lead.
+    pub providers: usize,
+}
+
+/// What a story leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaves {
+    /// Machines, each with its host, and so many VMs.
+    Fleet(usize),
+    /// No Machine and nothing of any: all hosts that are left are in the pool.
+    Nothing,
+    /// The same, but one host is set aside for a person.
+    Quarantined,
+    /// The same, but one host goes when it may.
+    Retiring,
+    /// The same, but one host is as a person left it.
+    ByHand,
+    /// No Machine, but a host that nobody knows where to return to, under its last name.
+    Stranded,
+    /// No Machine, but a host that works on.
+    Working,
 }
 
 impl fmt::Display for Story {
@@ -67,27 +130,111 @@ impl fmt::Display for Story {
 }
 
 impl Story {
-    /// Every story that must come to its end.
+    /// Every story.
     pub fn all() -> impl Iterator<Item = Self> {
-        Self::value_variants().iter().copied().filter(|story| *story != Self::TwoLeaders)
+        Self::value_variants().iter().copied()
+    }
+
+    /// Whether it begins at any moment of a claim, at another one in each run.
+    pub fn is_anywhere(self) -> bool {
+        matches!(self, Self::DeleteAnywhere | Self::UpgradeAnywhere)
     }
 
     /// How big its world is.
     pub fn size(self) -> Size {
-        let hosts = if self == Self::Scale { 3 } else { 2 };
-        Size { hosts, machines: 1 }
+        let (hosts, machines) = match self {
+            Self::Rescale => (6, 0),
+            Self::Scale | Self::Token => (3, 1),
+            Self::ForceDelete => (3, 2),
+            Self::SweepRace => (4, 1),
+            Self::Refill => (1, 0),
+            Self::FailThrice | Self::FailEight | Self::FailForever => (2, 0),
+            _ => (2, 1),
+        };
+        let leaders = matches!(self, Self::TwoLeaders | Self::TwoLeadersRelease);
+        Size { hosts, machines, providers: if leaders { 2 } else { 1 } }
+    }
+
+    /// How its provider is installed at first.
+    pub fn install(self) -> Install {
+        let usual = Install::default();
+        match self {
+            Self::LegacyStranded => Install { default_pool: false, ..usual },
+            Self::ForceDelete => Install { claim_prefix: Some(CLAIM_PREFIX), ..usual },
+            Self::SweepRace => {
+                Install { claim_prefix: Some(CLAIM_PREFIX), sweep_interval: HASTE, ..usual }
+            }
+            _ => usual,
+        }
+    }
+
+    /// What it leaves behind.
+    pub fn leaves(self) -> Leaves {
+        match self {
+            Self::Release
+            | Self::EarlyDelete
+            | Self::DeleteAnywhere
+            | Self::Terminate
+            | Self::ReleaseRebooting
+            | Self::Vanish
+            | Self::Legacy
+            | Self::Drain
+            | Self::TwoLeaders
+            | Self::TwoLeadersRelease => Leaves::Nothing,
+            Self::TerminateEarly => Leaves::Retiring,
+            Self::Rename => Leaves::ByHand,
+            Self::Lock => Leaves::Quarantined,
+            Self::LegacyStranded => Leaves::Stranded,
+            Self::Detach | Self::Move => Leaves::Working,
+            Self::Job => Leaves::Fleet(1),
+            Self::Claim
+            | Self::Scale
+            | Self::Rescale
+            | Self::Roll
+            | Self::Refill
+            | Self::FailThrice
+            | Self::FailEight
+            | Self::FailForever
+            | Self::ForceDelete
+            | Self::SweepRace
+            | Self::Token
+            | Self::UpgradeAnywhere
+            | Self::Forget
+            | Self::Pod
+            | Self::WarmUp => Leaves::Fleet(0),
+        }
     }
 
     /// What must be before the faults begin: other stories sweep the way there.
     pub async fn begin(self, world: &World) -> Result<(), String> {
         match self {
-            Self::Claim | Self::EarlyDelete | Self::DeleteAnywhere | Self::TwoLeaders => Ok(()),
-            Self::Release | Self::Scale | Self::Pod | Self::WarmUp => fleet(world, 1).await,
+            Self::Claim
+            | Self::EarlyDelete
+            | Self::DeleteAnywhere
+            | Self::UpgradeAnywhere
+            | Self::TwoLeaders
+            | Self::Rescale => Ok(()),
+            Self::Refill => hosts::empty_pool(world),
+            Self::FailThrice => recovery::fail(world, 3),
+            Self::FailEight => recovery::fail(world, 8),
+            Self::FailForever => recovery::fail(world, usize::MAX),
+            Self::ForceDelete => fleet(world, 2).await,
             Self::Job | Self::Drain => {
                 fleet(world, 1).await?;
                 want_runners(world, 1).await?;
                 reach("an idle runner", || running(world).len() == 1).await
             }
+            Self::Legacy | Self::LegacyStranded => {
+                fleet(world, 1).await?;
+                hosts::name_no_pool(world).await
+            }
+            Self::TwoLeadersRelease => {
+                world.stop(&Process::SecondProvider);
+                fleet(world, 1).await?;
+                world.start_again(&Process::SecondProvider);
+                Ok(())
+            }
+            _ => fleet(world, 1).await,
         }
     }
 
@@ -95,166 +242,58 @@ impl Story {
     pub async fn play(self, world: &World) -> Result<(), String> {
         match self {
             Self::Claim => fleet(world, 1).await,
-            Self::TwoLeaders => {
-                fleet(world, 1).await?;
+            Self::Release | Self::DeleteAnywhere | Self::Legacy | Self::LegacyStranded => {
                 empty_fleet(world).await
             }
-            Self::Release | Self::DeleteAnywhere => empty_fleet(world).await,
             Self::EarlyDelete => {
                 reach("a host claimed", || has_host(world)).await?;
                 empty_fleet(world).await
             }
-            Self::Scale => {
-                scale(world, 2).await?;
-                fleet(world, 2).await?;
+            Self::Scale => grow_and_shrink(world, &[2, 1]).await,
+            Self::Rescale => grow_and_shrink(world, &[5, 2, 5]).await,
+            Self::TwoLeaders => {
+                tokio::time::sleep(OVERLAP).await;
+                world.stop(&Process::Provider);
+                fleet(world, 1).await?;
+                empty_fleet(world).await
+            }
+            Self::TwoLeadersRelease => empty_fleet(world).await,
+            Self::Roll => hosts::roll(world).await,
+            Self::Refill => hosts::refill(world).await,
+            Self::Terminate => hosts::terminate(world, Duration::ZERO).await,
+            Self::TerminateEarly => hosts::terminate(world, Duration::from_hours(6)).await,
+            Self::ReleaseRebooting => hosts::release_rebooting(world).await,
+            Self::Vanish => hosts::vanish(world).await,
+            Self::Rename => hosts::rename(world).await,
+            Self::Lock => hosts::lock(world).await,
+            Self::Detach => hosts::detach(world).await,
+            Self::Move => hosts::move_away(world).await,
+            Self::ForceDelete => hosts::force_delete(world).await,
+            Self::SweepRace => hosts::race(world).await,
+            Self::FailThrice | Self::FailEight | Self::FailForever => {
                 scale(world, 1).await?;
                 fleet(world, 1).await
             }
-            Self::Pod => one_pod(world).await,
-            Self::WarmUp => {
-                want_runners(world, 2).await?;
-                reach("two idle runners", || running(world).len() == 2).await?;
-                want_runners(world, 0).await?;
-                reach("an empty pool", || no_runners(world)).await
-            }
-            Self::Job => {
-                let runner = claim_runner(world).await?;
-                tokio::time::sleep(JOB).await;
-                world.finish_job(&runner);
-                let fresh = || {
-                    let idle = running(world);
-                    let uid = runner.metadata.uid.as_deref();
-                    idle.len() == 1 && idle[0]["metadata"]["uid"].as_str() != uid
-                };
-                reach("a fresh runner", fresh).await
-            }
-            Self::Drain => {
-                let runner = claim_runner(world).await?;
-                scale(world, 0).await?;
-                tokio::time::sleep(JOB).await;
-                world.finish_job(&runner);
-                want_runners(world, 0).await?;
-                empty_fleet(world).await?;
-                reach("an empty pool", || no_runners(world)).await
-            }
+            Self::Token => recovery::revoke_token(world).await,
+            Self::UpgradeAnywhere => recovery::upgrade(world).await,
+            Self::Forget => recovery::forget(world).await,
+            Self::Pod => pods::one_pod(world).await,
+            Self::WarmUp => pods::warm_up(world).await,
+            Self::Job => pods::one_job(world).await,
+            Self::Drain => pods::drain(world).await,
         }
     }
 }
 
-async fn fleet(world: &World, size: usize) -> Result<(), String> {
-    reach(&format!("{size} Machines Ready"), || are_ready(world, size)).await
+async fn grow_and_shrink(world: &World, sizes: &[u32]) -> Result<(), String> {
+    for size in sizes {
+        scale(world, *size).await?;
+        fleet(world, usize::try_from(*size).unwrap_or(usize::MAX)).await?;
+    }
+    Ok(())
 }
 
-async fn empty_fleet(world: &World) -> Result<(), String> {
-    scale(world, 0).await?;
-    reach("an empty fleet", || number(world, MACHINES) == 0).await
-}
-
-async fn one_pod(world: &World) -> Result<(), String> {
-    let pods: Api<Pod> = Api::namespaced(world.client(), NAMESPACE);
-    let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "build"}, "spec": {
-        "restartPolicy": "Never",
-        "nodeSelector": {"tuist.dev/runtime": "tart"},
-        "tolerations": [{"operator": "Exists"}],
-        "containers": [{"name": "build", "image": "ghcr.example/macos@sha256:6a05",
-            "resources": {"requests": {"cpu": "4", "memory": "7168Mi"}}}]}}))
-    .map_err(|error| error.to_string())?;
-    pods.create(&PostParams::default(), &pod).await.map_err(|error| error.to_string())?;
-    let is = |phase: &str| {
-        number(world, "pods") == 1 && all(world, "pods", |pod| pod["status"]["phase"] == phase)
-    };
-    reach("the Pod Running", || is("Running")).await?;
-    let pod = pods.get("build").await.map_err(|error| error.to_string())?;
-    tokio::time::sleep(JOB).await;
-    world.finish_job(&pod);
-    reach("the Pod Succeeded", || is("Succeeded")).await?;
-    let deleted = pods.delete("build", &DeleteParams::default()).await;
-    deleted.map_err(|error| error.to_string())?;
-    reach("the Pod gone", || number(world, "pods") == 0).await
-}
-
-/// Waits for a level, in the world's time.
-async fn reach(what: &str, level: impl Fn() -> bool) -> Result<(), String> {
-    let waited = tokio::time::timeout(PATIENCE, async {
-        while !level() {
-            tokio::time::sleep(LOOK).await;
-        }
-    });
-    waited.await.map_err(|_| format!("liveness: {what} did not come about"))
-}
-
-/// The objects that own hosts.
-pub const MACHINES: &str = "scalewayapplesiliconmachines.infrastructure.cluster.x-k8s.io";
-
-/// All objects that own hosts.
-pub fn machines(world: &World) -> Vec<ScalewayAppleSiliconMachine> {
-    let objects = world.api().objects(MACHINES);
-    let read = |object: &Arc<Value>| ScalewayAppleSiliconMachine::deserialize(&**object).ok();
-    objects.iter().filter_map(read).collect()
-}
-
-/// Whether all objects of a kind are so. Stories look once a second, so at what is stored: reading
-/// it into types would take longer than most of what they wait for.
-fn all(world: &World, resource: &str, are: impl Fn(&Value) -> bool) -> bool {
-    world.api().objects(resource).iter().all(|object| are(object))
-}
-
-fn number(world: &World, resource: &str) -> usize {
-    world.api().objects(resource).len()
-}
-
-fn of_pool(object: &Value) -> bool {
-    object["metadata"]["labels"][label::RUNNER_POOL] == POOL
-}
-
-fn are_ready(world: &World, size: usize) -> bool {
-    number(world, MACHINES) == size && all(world, MACHINES, |m| m["status"]["ready"] == true)
-}
-
-fn has_host(world: &World) -> bool {
-    !all(world, MACHINES, |machine| machine["status"]["serverID"].is_null())
-}
-
-/// Sets how many Machines there shall be.
-pub async fn scale(world: &World, replicas: u32) -> Result<(), String> {
-    let kind = GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "MachineDeployment");
-    let resource = ApiResource::from_gvk(&kind);
-    let api: Api<DynamicObject> = Api::namespaced_with(world.client(), NAMESPACE, &resource);
-    let change = json!({"spec": {"replicas": replicas}});
-    let patched = api.patch(FLEET, &PatchParams::default(), &Patch::Merge(&change)).await;
-    patched.map(drop).map_err(|error| error.to_string())
-}
-
-async fn want_runners(world: &World, replicas: u32) -> Result<(), String> {
-    let pools: Api<RunnerPool> = Api::namespaced(world.client(), NAMESPACE);
-    let change = json!({"spec": {"replicas": replicas}});
-    let patched = pools.patch(POOL, &PatchParams::default(), &Patch::Merge(&change)).await;
-    patched.map(drop).map_err(|error| error.to_string())
-}
-
-/// Runners that run and shall stay.
-fn running(world: &World) -> Vec<Arc<Value>> {
-    let runs = |pod: &Value| {
-        of_pool(pod)
-            && pod["status"]["phase"] == "Running"
-            && pod["metadata"]["deletionTimestamp"].is_null()
-    };
-    let mut pods = world.api().objects("pods");
-    pods.retain(|pod| runs(pod));
-    pods
-}
-
-fn no_runners(world: &World) -> bool {
-    let nobodys = |object: &Value| !of_pool(object);
-    all(world, "pods", nobodys) && all(world, "serviceaccounts", nobodys)
-}
-
-/// The CI server gives the one runner a job.
-async fn claim_runner(world: &World) -> Result<Pod, String> {
-    let runner = running(world).into_iter().next().ok_or("no runner")?;
-    let name = runner["metadata"]["name"].as_str().unwrap_or_default();
-    let pods: Api<Pod> = Api::namespaced(world.client(), NAMESPACE);
-    let change = json!({"metadata": {"labels": {label::RUNNER_POOL_OWNER: "job-1"}}});
-    let claimed = pods.patch(name, &PatchParams::default(), &Patch::Merge(&change)).await;
-    claimed.map_err(|error| error.to_string())
+/// Whether a name is one that Machines of the fleet have.
+pub fn is_claim_name(name: &str) -> bool {
+    name.strip_prefix(FLEET).is_some_and(|rest| rest.starts_with('-'))
 }

@@ -102,8 +102,8 @@ pub fn replay(case: &Case) -> bool {
 fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
     let began = Instant::now();
     let calm = Case { silence: Some(NO_SILENCE), ..Case::new(story, seed) };
-    // What can be deleted at any moment is a claim.
-    let told = if story == Story::DeleteAnywhere { Story::Claim } else { story };
+    // What begins at any moment begins at one of a claim.
+    let told = if story.is_anywhere() { Story::Claim } else { story };
     let reference = run(&Case { story: told, ..calm.clone() }, None);
     if let Some(violation) = &reference.violation {
         println!("{story}: broken without any fault: {violation}\n  {}", calm.command());
@@ -124,11 +124,11 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
         };
     }
     // The story without faults, and then a day of silence: beside all others, because it is long.
-    if story != Story::DeleteAnywhere {
+    if !story.is_anywhere() {
         let silence = if breadth.sample.is_some() { SHORT_SILENCE } else { LONG_SILENCE };
         cases.push(Case { silence: Some(silence), ..calm.clone() });
     }
-    let compared = (story != Story::DeleteAnywhere).then_some(&reference);
+    let compared = (!story.is_anywhere()).then_some(&reference);
     let mut found = explore(&calm, cases, compared.map(Limits::of), breadth.pairs);
     found.plans += 1;
     run_again(&mut found, compared);
@@ -161,12 +161,12 @@ fn singles(calm: &Case, reference: &End, breadth: Breadth) -> Vec<Case> {
         Class::Heartbeat => beats.insert(step.call.clone()),
         Class::Read | Class::Event => {
             seen += 1;
-            calm.story != Story::DeleteAnywhere && seen.is_multiple_of(breadth.one_in)
+            !calm.story.is_anywhere() && seen.is_multiple_of(breadth.one_in)
         }
     });
     let cases = |step: &Step| {
-        if calm.story == Story::DeleteAnywhere {
-            return vec![Case { delete_at: Some(step.number), ..calm.clone() }];
+        if calm.story.is_anywhere() {
+            return vec![Case { at: Some(step.number), ..calm.clone() }];
         }
         let with = |fault: &Fault| Case { faults: vec![(step.number, *fault)], ..calm.clone() };
         step.possible().iter().map(with).collect()

@@ -119,6 +119,7 @@ pub async fn page(url: &str) -> Result<String> {
     Ok(text)
 }
 
+/// The answer of a simulator, if it is a success.
 pub async fn request(
     method: &str,
     url: &str,

@@ -187,6 +187,12 @@ fn tell_first(now: Timestamp, seen: &Observed, decision: Decision) -> Decision {
     if wanted == seen.object.status {
         return decision;
     }
+    // Two leaders that each tell at once what the other just replaced would do nothing else, as
+    // fast as the API server lets them (LH25).
+    if let Some(until) = seen.contested_until.filter(|until| now < *until) {
+        let wait = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+        return Decision { action: None, wake: Some(wait), ..decision };
+    }
     Decision { action: Some(Action::WriteStatus(Box::new(wanted))), ..decision }
 }
 

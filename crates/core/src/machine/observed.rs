@@ -35,6 +35,8 @@ pub struct Observed {
     pub upkeep: Upkeep,
     /// The last effect that failed, if that was the last thing that happened.
     pub trouble: Option<Trouble>,
+    /// Somebody else just replaced the status that we told: ours is not told again before this.
+    pub contested_until: Option<Timestamp>,
 }
 
 /// The object, and what its owners allow.

@@ -54,7 +54,7 @@ pub(super) fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decisi
             let why = format!("hosts {} all carry its name", names(hosts));
             skip(seen, Reason::ReleaseSkipped(why))
         }
-        Bound::To { lease, host, .. } => give_back(now, seen, lease, host, limits),
+        Bound::To { server, lease, host } => give_back(now, seen, server, lease, host, limits),
     }
 }
 
@@ -69,6 +69,7 @@ fn leave(seen: &Observed, give_up: fn(ServerId) -> Action, reason: Reason) -> De
 fn give_back(
     now: Timestamp,
     seen: &Observed,
+    server: &ServerId,
     lease: &Lease,
     read: &HostRead,
     limits: &Limits,
@@ -76,6 +77,11 @@ fn give_back(
     let host = match read {
         HostRead::Failed(why) => {
             return wait(Reason::CannotRead(format!("its host: {why}")), limits.look);
+        }
+        // C5: nobody holds what is not there.
+        HostRead::Gone if lease.holder == LeaseHolder::Us => {
+            let clear = || act(Action::ClearLease(server.clone()), Reason::HostGone);
+            return leftovers::all(seen).unwrap_or_else(clear);
         }
         HostRead::Gone => return finish(seen, Reason::HostGone),
         HostRead::Seen(host) => host,
@@ -133,7 +139,7 @@ fn held(now: Timestamp, seen: &Observed, host: &Host, lease: &Lease, limits: &Li
         Release::NotBegun => match leftovers::empty(now, seen, limits) {
             Some(decision) => decision,
             None if terminates(seen) => terminate(now, seen, host, lease, limits),
-            None => rename(host, NameClass::releasing(&seen.marker()), Reason::Releasing),
+            None => begin(now, seen, host, limits),
         },
         Release::Marked if terminates(seen) => terminate(now, seen, host, lease, limits),
         Release::Marked => {
@@ -143,6 +149,18 @@ fn held(now: Timestamp, seen: &Observed, host: &Host, lease: &Lease, limits: &Li
             wipe(now, seen, host, lease, limits, leftovers::all)
         }
     }
+}
+
+/// Under its own name: our releasing name comes first. A locked host takes no other name, and its
+/// Machine does not wait for it for ever.
+fn begin(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Decision {
+    if let (HostState::Stuck(state), Some(began)) = (&host.state, seen.object.deleting_since)
+        && is_refused(seen)
+        && since(now, began) >= limits.patience
+    {
+        return quarantine(now, seen, host, began, format!("it is {state}"), limits);
+    }
+    rename(host, NameClass::releasing(&seen.marker()), Reason::Releasing)
 }
 
 fn not_ours(host: &Host) -> Reason {

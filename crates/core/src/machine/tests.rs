@@ -114,6 +114,7 @@ fn fresh() -> Observed {
         bootstrap: Bootstrap::None,
         upkeep: Upkeep::Idle(Some(Looked { at: now(), generation: Some(1) })),
         trouble: None,
+        contested_until: None,
     }
 }
 
@@ -285,6 +286,20 @@ fn every_reason_is_reached_and_reads_as_a_sentence() {
         variants.insert(debug.split(['(', ' ']).next().unwrap_or_default().to_owned());
     }
     assert_eq!(variants.len(), 48, "of the enum's variants, only {variants:?} are reached");
+}
+
+#[test]
+fn a_status_that_another_leader_just_replaced_is_told_again_later_and_not_at_once() {
+    // LH25
+    let soon = now() + Duration::from_secs(7);
+    let seen = with(fresh(), |seen| {
+        seen.object.finalizer = true;
+        seen.contested_until = Some(soon);
+    });
+    let limits = Limits::default();
+    let decision = decide(now(), &seen, &limits);
+    assert_eq!((decision.action, decision.wake), (None, Some(Duration::from_secs(7))));
+    assert!(matches!(decide(soon, &seen, &limits).action, Some(Action::WriteStatus(_))));
 }
 
 #[test]

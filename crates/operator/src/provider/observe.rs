@@ -61,6 +61,8 @@ pub async fn observe(
     let zone = observed.zone.clone();
     let asked = object.spec.kubelet_version.clone().filter(|version| !version.is_empty());
     let version = asked.or_else(|| owners.machine.and_then(|machine| machine.spec.version));
+    let pause = context.settings.limits.look;
+    let contested_until = context.tellings.contested_until(&uid, &observed.status, pause);
     let mut turn = Turn {
         seen: Observed {
             object: observed,
@@ -74,6 +76,7 @@ pub async fn observe(
             bootstrap: context.bootstraps.of(&uid),
             upkeep: context.bootstraps.upkeep_of(&uid),
             trouble: context.troubles.of(uid.as_str()),
+            contested_until,
         },
         object,
         zone,

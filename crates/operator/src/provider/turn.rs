@@ -60,6 +60,9 @@ pub async fn turn(
     let told = matches!(action, Action::WriteStatus(_));
     let again = context.troubles.settle(uid, action.describe(), &outcome, told, now);
     if outcome == Outcome::Done {
+        if let Action::WriteStatus(status) | Action::RecordBootstrap(status) = action {
+            context.tellings.told(&turn.seen.object.uid, status, now);
+        }
         tell(&context, &turn, action, &decision).await;
     }
     Ok(Wake::requeue(again))
@@ -107,5 +110,6 @@ fn forget(context: &Context, object: &ScalewayAppleSiliconMachine) {
     context.troubles.clear(&uid);
     if let Ok(uid) = uid.parse() {
         context.bootstraps.forget(&uid);
+        context.tellings.forget(&uid);
     }
 }

@@ -294,6 +294,19 @@ impl Scaleway {
         self.with(|state| state.settings.unsure = unsure);
     }
 
+    /// Says how long a host may not be deleted yet.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn set_floor(&self, id: &ServerId, left: Duration) {
+        let left = SignedDuration::try_from(left).unwrap_or(SignedDuration::MAX);
+        self.with(|state| {
+            let deletable_at = state.now.saturating_add(left).expect("a duration fits");
+            state.change(id, |host| host.deletable_at = deletable_at)
+        })
+        .expect("a host to change");
+    }
+
     /// Says how many of a kind are left in a zone.
     pub fn set_stock(&self, zone: &Zone, server_type: &str, left: usize) {
         self.with(|state| state.stock.insert((zone.clone(), server_type.to_owned()), left));

@@ -12,6 +12,7 @@ use applecart_operator::{provider, sweep};
 use secrecy::ExposeSecret;
 use serde_json::Value;
 
+use super::crew::Install;
 use super::{AGENT_ROLE, Host, NAMESPACE, POOL_PREFIX};
 use crate::faults::Faults;
 use crate::kubernetes::Authority;
@@ -53,14 +54,13 @@ pub struct WorldSettings {
     pub faults: Option<Arc<Faults>>,
 }
 
-/// As a chart installs it: orphans are reported, what was left half done is finished.
-fn sweep_settings() -> sweep::Settings {
+fn sweep_settings(install: &Install) -> sweep::Settings {
     sweep::Settings {
         zones: vec!["fr-par-1".parse().expect("a zone")],
         policy: Policy {
-            interval: Duration::from_mins(15),
-            pool_prefix: Some(POOL_PREFIX.to_owned()),
-            claim_prefix: None,
+            interval: install.sweep_interval,
+            pool_prefix: install.default_pool.then(|| POOL_PREFIX.to_owned()),
+            claim_prefix: install.claim_prefix.map(str::to_owned),
             max_per_cycle: 3,
             max_share_percent: 50,
         },
@@ -119,11 +119,11 @@ impl WorldSettings {
         self.scale(self.ssh_latency)
     }
 
-    pub(super) fn provider(&self) -> provider::Settings {
+    pub(super) fn provider(&self, install: &Install) -> provider::Settings {
         provider::Settings {
             namespace: NAMESPACE.to_owned(),
             watch_namespace: None,
-            default_pool_prefix: Some(POOL_PREFIX.to_owned()),
+            default_pool_prefix: install.default_pool.then(|| POOL_PREFIX.to_owned()),
             api_server_url: self.api_url.clone(),
             agent_role: AGENT_ROLE.to_owned(),
             remote_token: None,
@@ -136,14 +136,14 @@ impl WorldSettings {
             list_fresh: Duration::from_secs(2),
             concurrent_turns: 32,
             observe_only: false,
-            sweep: sweep_settings(),
+            sweep: sweep_settings(install),
             // Often enough for what a fault left behind to be seen soon after it.
             limits: machine::Limits {
                 upkeep: Duration::from_mins(5),
                 ..machine::Limits::default()
             },
             fleet: FleetWide {
-                agent: Payload::new("simulated tart-kubelet"),
+                agent: Payload::new(install.agent),
                 tart: tart_bundle("2.32.1"),
                 tailscale: None,
                 node_exporter: None,

@@ -7,6 +7,7 @@ use applecart_api::ids::ServerId;
 use serde_json::Value;
 
 use super::Host;
+use super::hands::Hands;
 use crate::kubernetes::ApiServer;
 use crate::scaleway::Scaleway;
 use crate::tart::SimTart;
@@ -17,11 +18,12 @@ pub struct Sight {
     pub(super) api: ApiServer,
     pub(super) scaleway: Scaleway,
     pub(super) hosts: Arc<BTreeMap<ServerId, Host>>,
+    pub(super) hands: Hands,
 }
 
 impl Sight {
     pub(super) fn new(api: ApiServer, scaleway: Scaleway, hosts: BTreeMap<ServerId, Host>) -> Self {
-        Self { api, scaleway, hosts: Arc::new(hosts) }
+        Self { api, scaleway, hosts: Arc::new(hosts), hands: Hands::default() }
     }
 
     /// All objects of a kind, as they are stored.
@@ -34,6 +36,12 @@ impl Sight {
     #[must_use]
     pub fn scaleway(&self) -> &Scaleway {
         &self.scaleway
+    }
+
+    /// What people did to it by hand.
+    #[must_use]
+    pub fn hands(&self) -> &Hands {
+        &self.hands
     }
 
     /// Whether the Mac behind a host carries an agent's identity, and so an owner's work.

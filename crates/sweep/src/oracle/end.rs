@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use applecart_api::keys::lease;
 use applecart_api::name_class::NameClass;
-use applecart_sim::faults::{Class, Edge, Step};
+use applecart_sim::faults::{Class, Edge, Process, Step};
+use applecart_sim::scaleway::HostView;
 use applecart_sim::world::{POOL_PREFIX, World};
 use serde_json::Value;
 
-use crate::story::Story;
+use crate::story::{Leaves, MACHINES, Story, all, is_claim_name, number};
 
 /// Every destructive call is sent within this time of a read of its host.
 const FENCE: Duration = Duration::from_secs(10);
@@ -22,31 +23,97 @@ pub fn on_the_way(world: &World, steps: &[Step]) -> Result<(), String> {
 
 /// Looks at what a story left behind.
 pub fn at_end(world: &World, story: Story) -> Result<(), String> {
-    match story {
-        Story::Release
-        | Story::EarlyDelete
-        | Story::DeleteAnywhere
-        | Story::Drain
-        | Story::TwoLeaders => nothing_left(world),
-        Story::Claim | Story::Scale | Story::Pod | Story::WarmUp | Story::Job => {
-            no_spare_vms(world, story)
+    let other = |host: &HostView| match story.leaves() {
+        Leaves::Fleet(_) => has_owner(world, host),
+        Leaves::Nothing => false,
+        Leaves::Quarantined => is_set_aside(world, host),
+        Leaves::Retiring => host.deletion_scheduled,
+        Leaves::ByHand => world.sight().hands().name(&host.id).as_ref() == Some(&host.name),
+        Leaves::Stranded | Leaves::Working => is_claim_name(&host.name) && host.generation == 0,
+    };
+    let others = hosts_are_in_place(world, &other)?;
+    match story.leaves() {
+        Leaves::Fleet(vms) => {
+            all_are(world, others, number(world, MACHINES))?;
+            no_spare_vms(world, vms)
+        }
+        Leaves::Nothing => {
+            all_are(world, others, 0)?;
+            no_node(world)?;
+            nothing_left(world)
+        }
+        Leaves::Quarantined | Leaves::Retiring => {
+            all_are(world, others, 1)?;
+            no_node(world)?;
+            nothing_left(world)
+        }
+        // What is on such a host is not ours any more, its Node included.
+        Leaves::ByHand | Leaves::Stranded => {
+            all_are(world, others, 1)?;
+            nothing_left(world)
+        }
+        Leaves::Working => {
+            all_are(world, others, 1)?;
+            works_on(world)
         }
     }
 }
 
+/// Every host is in the pool, nobody's here, or as the story says; how many the last are.
+fn hosts_are_in_place(world: &World, other: &dyn Fn(&HostView) -> bool) -> Result<usize, String> {
+    let mut others = 0;
+    for host in world.scaleway().hosts() {
+        if other(&host) {
+            others += 1;
+        } else if !is_class(&host, &NameClass::Pool) && host.name != world.foreign_name() {
+            return Err(format!("left-behind: host {} is called {}", host.id, host.name));
+        }
+    }
+    Ok(others)
+}
+
+fn all_are(world: &World, hosts: usize, wanted: usize) -> Result<(), String> {
+    if hosts == wanted {
+        return Ok(());
+    }
+    let names: Vec<String> = world.scaleway().hosts().into_iter().map(|host| host.name).collect();
+    Err(format!("left-behind: of {} not {wanted} are as they should be", names.join(", ")))
+}
+
+fn is_class(host: &HostView, class: &NameClass) -> bool {
+    NameClass::read(&host.name, POOL_PREFIX) == *class
+}
+
+/// Set aside by its name, or by its Lease where Scaleway lets nobody rename it.
+fn is_set_aside(world: &World, host: &HostView) -> bool {
+    let says = |lease: &Value| {
+        lease["metadata"]["name"] == lease::name(&host.id)
+            && lease["metadata"]["annotations"][lease::QUARANTINED] == "true"
+    };
+    is_class(host, &NameClass::Quarantined)
+        || !all(world, "leases.coordination.k8s.io", |lease| !says(lease))
+}
+
+fn has_owner(world: &World, host: &HostView) -> bool {
+    let owns = |machine: &Value| {
+        machine["metadata"]["name"] == *host.name
+            && machine["status"]["serverID"] == host.id.as_str()
+    };
+    !all(world, MACHINES, |machine| !owns(machine))
+}
+
 /// Section 3 of the design: a host is changed only right after it was read.
 fn fenced(steps: &[Step]) -> Result<(), String> {
-    let mut read: BTreeMap<String, Duration> = BTreeMap::new();
+    let mut read: BTreeMap<(&Process, String), Duration> = BTreeMap::new();
     for step in steps.iter().filter(|step| step.edge == Edge::Scaleway) {
         let Some(server) = step.call.split("servers/").nth(1) else { continue };
         let server: String =
             server.chars().take_while(|c| *c == '-' || c.is_alphanumeric()).collect();
         match step.class {
-            Class::Read => drop(read.insert(server, step.at)),
+            Class::Read => drop(read.insert((&step.process, server), step.at)),
             Class::Effect | Class::Heartbeat => {
-                let fresh =
-                    read.get(&server).is_some_and(|at| step.at.saturating_sub(*at) <= FENCE);
-                if !fresh {
+                let last = read.get(&(&step.process, server.clone()));
+                if last.is_none_or(|at| step.at.saturating_sub(*at) > FENCE) {
                     return Err(format!(
                         "unfenced: {} was not read before step {}",
                         server, step.number
@@ -83,33 +150,46 @@ fn secrets(world: &World, steps: &[Step]) -> Result<(), String> {
 }
 
 /// C3: as many VMs as Pods.
-fn no_spare_vms(world: &World, story: Story) -> Result<(), String> {
-    let wanted = usize::from(story == Story::Job);
+fn no_spare_vms(world: &World, wanted: usize) -> Result<(), String> {
     let vms: usize = world.sight().tarts().map(|(_, tart)| tart.vms().len()).sum();
     if vms == wanted { Ok(()) } else { Err(format!("vms-left: {vms} VMs, not {wanted}")) }
 }
 
+/// C5: a Machine's Node goes with it.
+fn no_node(world: &World) -> Result<(), String> {
+    let left = names(world, "nodes", |_| true);
+    if left.is_empty() { Ok(()) } else { Err(format!("left-behind: {}", left.join(", "))) }
+}
+
 /// C5: of a Machine that is gone, nothing stands outside.
 fn nothing_left(world: &World) -> Result<(), String> {
-    for host in world.scaleway().hosts() {
-        let pool = NameClass::read(&host.name, POOL_PREFIX) == NameClass::Pool;
-        if !pool && host.name != world.foreign_name() {
-            return Err(format!("left-behind: host {} is called {}", host.id, host.name));
-        }
-    }
     let held = |lease: &Value| !lease["metadata"]["labels"][lease::HOLDER].is_null();
     let mut left = names(world, "leases.coordination.k8s.io", held);
-    left.extend(names(world, "nodes", |_| true));
+    left.extend(of_machines(world));
+    if left.is_empty() { Ok(()) } else { Err(format!("left-behind: {}", left.join(", "))) }
+}
+
+/// A Mac that is nobody's Machine any more has all that it needs, and its Node is Ready.
+fn works_on(world: &World) -> Result<(), String> {
+    let ready = |node: &Value| {
+        let is = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+        node["status"]["conditions"].as_array().is_some_and(|all| all.iter().any(is))
+    };
+    if names(world, "nodes", ready).len() == 1 && !of_machines(world).is_empty() {
+        return Ok(());
+    }
+    Err("cut-off: the Mac of a Machine that was taken elsewhere does not work on".to_owned())
+}
+
+/// What there is for Machines: their agents' identities and their hosts' passwords.
+fn of_machines(world: &World) -> Vec<String> {
     let of_machine = |object: &Value| {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let password = name.ends_with("-bootstrap") && !name.ends_with("noop-bootstrap");
         name.starts_with("tart-kubelet-") || password
     };
-    for resource in ["secrets", "serviceaccounts", "clusterrolebindings.rbac.authorization.k8s.io"]
-    {
-        left.extend(names(world, resource, of_machine));
-    }
-    if left.is_empty() { Ok(()) } else { Err(format!("left-behind: {}", left.join(", "))) }
+    let resources = ["secrets", "serviceaccounts", "clusterrolebindings.rbac.authorization.k8s.io"];
+    resources.iter().flat_map(|resource| names(world, resource, of_machine)).collect()
 }
 
 fn names(world: &World, resource: &str, which: impl Fn(&Value) -> bool) -> Vec<String> {

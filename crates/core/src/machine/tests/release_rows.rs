@@ -3,9 +3,11 @@
 use super::*;
 
 pub fn all() -> Vec<Row> {
-    [release_rows(), wipe_rows(), unwipeable_rows(), terminate_rows(), strange_release_rows()]
+    let locked = unnameable_rows();
+    [release_rows(), wipe_rows(), locked, unwipeable_rows(), terminate_rows(), gone_rows()]
         .into_iter()
         .flatten()
+        .chain(strange_release_rows())
         .collect()
 }
 
@@ -233,6 +235,62 @@ fn unwipeable_rows() -> Vec<Row> {
     ]
 }
 
+/// Hosts that take no other name, from the first on.
+fn unnameable_rows() -> Vec<Row> {
+    let releasing_name = NameClass::releasing(&fresh().marker());
+    let aside = NameClass::quarantined(&server());
+    let claimed = |minutes, state: HostState| {
+        let seen = with_host(bound(NAME, ours()), |h| h.state = state);
+        let seen = with(seen, |s| s.object.deleting_since = Some(minutes_ago(minutes)));
+        after(Action::RENAME, seen)
+    };
+    let locked = || HostState::Stuck("locked".into());
+    let quarantined = || Reason::Quarantined("it is locked".into());
+    vec![
+        (
+            "locked under its own name for a while",
+            claimed(29, locked()),
+            Some(rename(NAME, &releasing_name)),
+            Reason::Releasing,
+        ),
+        (
+            "locked under its own name for half an hour",
+            claimed(30, locked()),
+            Some(rename(NAME, &aside)),
+            quarantined(),
+        ),
+        (
+            "locked under its own name, and not to be set aside by a name either",
+            claimed(31, locked()),
+            Some(Action::NoteQuarantined(server())),
+            quarantined(),
+        ),
+        (
+            "well, and its name refused for an hour: nobody's right is read as a bad host",
+            claimed(60, HostState::Ready),
+            Some(rename(NAME, &releasing_name)),
+            Reason::Releasing,
+        ),
+    ]
+}
+
+/// Hosts that are not there any more.
+fn gone_rows() -> Vec<Row> {
+    let gone = |lease| {
+        let bound = Bound::To { server: server(), lease, host: HostRead::Gone };
+        deleting(Observed { bound, ..fresh() })
+    };
+    vec![
+        (
+            "gone, and held by us: nobody holds what is not there (C5)",
+            gone(ours()),
+            Some(Action::ClearLease(server())),
+            Reason::HostGone,
+        ),
+        ("gone", gone(Lease::free()), Some(Action::RemoveFinalizer), Reason::HostGone),
+    ]
+}
+
 /// Hosts that go for good.
 fn terminate_rows() -> Vec<Row> {
     let doomed = |lease| with(deleting(bound(NAME, lease)), |s| s.object.terminate = true);
@@ -328,7 +386,6 @@ fn terminate_rows() -> Vec<Row> {
 fn strange_release_rows() -> Vec<Row> {
     let skipped = |why: &str| Reason::ReleaseSkipped(why.into());
     let other = Lease { holder: LeaseHolder::Other("b".into()), ..ours() };
-    let gone = Bound::To { server: server(), lease: ours(), host: HostRead::Gone };
     let namesake =
         Lease { holder: LeaseHolder::Other("there/fleet-x7k2p/1".into()), ..Lease::free() };
     vec![
@@ -377,12 +434,6 @@ fn strange_release_rows() -> Vec<Row> {
             }),
             Some(Action::RemoveFinalizer),
             skipped("it is called \"mine\""),
-        ),
-        (
-            "gone",
-            deleting(Observed { bound: gone, ..fresh() }),
-            Some(Action::RemoveFinalizer),
-            Reason::HostGone,
         ),
         (
             "moved",

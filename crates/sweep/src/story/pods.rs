@@ -1,0 +1,72 @@
+//! Stories of Pods and runners.
+
+use std::time::Duration;
+
+use applecart_sim::world::{NAMESPACE, World};
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::json;
+
+use super::steps::{
+    all, claim_runner, empty_fleet, no_runners, number, reach, running, scale, want_runners,
+};
+
+/// How long the job of a runner takes.
+const JOB: Duration = Duration::from_mins(1);
+
+/// A Pod runs to its success on a Mac and is deleted.
+pub async fn one_pod(world: &World) -> Result<(), String> {
+    let pods: Api<Pod> = Api::namespaced(world.client(), NAMESPACE);
+    let pod: Pod = serde_json::from_value(json!({"metadata": {"name": "build"}, "spec": {
+        "restartPolicy": "Never",
+        "nodeSelector": {"tuist.dev/runtime": "tart"},
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [{"name": "build", "image": "ghcr.example/macos@sha256:6a05",
+            "resources": {"requests": {"cpu": "4", "memory": "7168Mi"}}}]}}))
+    .map_err(|error| error.to_string())?;
+    pods.create(&PostParams::default(), &pod).await.map_err(|error| error.to_string())?;
+    let is = |phase: &str| {
+        number(world, "pods") == 1 && all(world, "pods", |pod| pod["status"]["phase"] == phase)
+    };
+    reach("the Pod Running", || is("Running")).await?;
+    let pod = pods.get("build").await.map_err(|error| error.to_string())?;
+    tokio::time::sleep(JOB).await;
+    world.finish_job(&pod);
+    reach("the Pod Succeeded", || is("Succeeded")).await?;
+    let deleted = pods.delete("build", &DeleteParams::default()).await;
+    deleted.map_err(|error| error.to_string())?;
+    reach("the Pod gone", || number(world, "pods") == 0).await
+}
+
+/// A pool of runners warms up to two, and cools down to none.
+pub async fn warm_up(world: &World) -> Result<(), String> {
+    want_runners(world, 2).await?;
+    reach("two idle runners", || running(world).len() == 2).await?;
+    want_runners(world, 0).await?;
+    reach("an empty pool", || no_runners(world)).await
+}
+
+/// A warm runner does one job and makes room for a fresh one.
+pub async fn one_job(world: &World) -> Result<(), String> {
+    let runner = claim_runner(world).await?;
+    tokio::time::sleep(JOB).await;
+    world.finish_job(&runner);
+    let fresh = || {
+        let idle = running(world);
+        let uid = runner.metadata.uid.as_deref();
+        idle.len() == 1 && idle[0]["metadata"]["uid"].as_str() != uid
+    };
+    reach("a fresh runner", fresh).await
+}
+
+/// A Machine is deleted under a running job: the job ends first.
+pub async fn drain(world: &World) -> Result<(), String> {
+    let runner = claim_runner(world).await?;
+    scale(world, 0).await?;
+    tokio::time::sleep(JOB).await;
+    world.finish_job(&runner);
+    want_runners(world, 0).await?;
+    empty_fleet(world).await?;
+    reach("an empty pool", || no_runners(world)).await
+}
