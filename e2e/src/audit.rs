@@ -17,8 +17,8 @@ const MOST_REPEATS: usize = 200;
 /// The same for a call that changes something.
 const MOST_REPEATED_WRITES: usize = 40;
 
-/// What is on record: every call, and what controllers sent to kinds of ours and of Cluster API.
-/// Bodies of Secrets are never on record.
+/// What is on record: every call, and what controllers sent to most kinds. Bodies of Secrets are
+/// never on record.
 #[must_use]
 pub fn policy() -> Value {
     let kinds = ["infrastructure.cluster.x-k8s.io", "controlplane.cluster.x-k8s.io", "tuist.dev"];
@@ -26,6 +26,13 @@ pub fn policy() -> Value {
     resources.push(json!({
         "group": "cluster.x-k8s.io", "resources": ["clusters", "clusters/status"],
     }));
+    // Where a secret could slip in.
+    let plain =
+        ["configmaps", "events", "nodes", "nodes/status", "pods", "pods/status", "serviceaccounts"];
+    resources.push(json!({"group": "", "resources": plain}));
+    for group in ["coordination.k8s.io", "events.k8s.io", "rbac.authorization.k8s.io"] {
+        resources.push(json!({"group": group}));
+    }
     json!({
         "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
         "rules": [

@@ -36,6 +36,7 @@
 pub mod audit;
 pub mod bench;
 pub mod binaries;
+pub mod canaries;
 pub mod certificates;
 pub mod cluster_api;
 pub mod conformance;
@@ -55,6 +56,7 @@ pub mod wait;
 
 pub use audit::Audit;
 pub use binaries::Binaries;
+pub use canaries::Canaries;
 pub use cluster_api::ClusterApi;
 pub use control_plane::ControlPlane;
 pub use ground::Ground;

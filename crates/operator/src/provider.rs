@@ -7,10 +7,10 @@
 //!
 //! # Guarantees
 //! - Nothing is decided from a cache: what a turn acts on, it read in the same turn. Three
-//!   exceptions lead to no change of a host at Scaleway: the list of a zone, shared by all who wait,
-//!   from which nothing is done before the host's Lease was taken and the host itself was read; the
-//!   host of a running bootstrap, during which a turn only tells how far it is; and what was read
-//!   of a host in the last minute (`reads`), from which only what
+//!   exceptions lead to no change of a host at Scaleway: the list of a zone, shared by all who
+//!   wait, from which nothing is done before the host's Lease was taken and the host itself was
+//!   read; the host of a running bootstrap, during which a turn only tells how far it is; and what
+//!   was read of a host in the last minute (`reads`), from which only what
 //!   [`Action::may_follow_a_remembered_read`] names is done.
 //!
 //! [`Action::may_follow_a_remembered_read`]:

@@ -8,6 +8,7 @@ use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::pod::{Template, VmName};
 use applecart_sim::faults::{PROVIDER, Process};
 use applecart_sim::kubernetes::Identity;
+use applecart_sim::scaleway::HostSpec;
 use applecart_sim::world::{NAMESPACE, POOL_PREFIX, World};
 use clap::ValueEnum;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
@@ -121,18 +122,13 @@ async fn strike(world: &World, bug: Bug) -> bool {
             None => false,
         },
         Bug::HostsChanged => {
-            let spec = applecart_sim::scaleway::HostSpec::named("bought");
-            scaleway.order_host(&spec);
+            scaleway.order_host(&HostSpec::named("bought"));
             true
         }
         Bug::TwoOwners => share_host(world).await,
         Bug::Binding => {
-            change_status(
-                world,
-                "serverID",
-                json!({"serverID": "00000000-0000-4000-8000-000000000000"}),
-            )
-            .await
+            let another = json!({"serverID": "00000000-0000-4000-8000-000000000000"});
+            change_status(world, "serverID", another).await
         }
         Bug::Provisioned => {
             let back = json!({"initialization": {"provisioned": false}});

@@ -73,8 +73,8 @@ pub enum Story {
     SweepRace,
     /// Scaleway's token is revoked for an hour.
     Token,
-    /// The provider is upgraded in mid-claim, and brings another agent: each run upgrades at another
-    /// effect (G12).
+    /// The provider is upgraded in mid-claim, and brings another agent: each run upgrades at
+    /// another effect (G12).
     UpgradeAnywhere,
     /// All status of a Machine is lost: it is rebuilt, and nothing happens to its host (G11).
     Forget,

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::installation::{ClusterForm, Installation, POOL_PREFIX, Plan, VERSION};
 use crate::recording::Recording;
-use crate::{Audit, Ground, audit, objects};
+use crate::{Audit, Canaries, Ground, audit, objects};
 
 /// Cluster API's own kinds.
 pub const CLUSTER_API: &str = "cluster.x-k8s.io/v1beta2";
@@ -16,12 +16,15 @@ pub const CLUSTER_API: &str = "cluster.x-k8s.io/v1beta2";
 pub const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io/v1alpha1";
 /// With a Cluster as the original's chart writes it: `MachineDeployment` 0→3→1→3, a deleted
 /// Machine, runners whose jobs run and end, back to 0; each of our processes is killed and started
-/// again all the while. In the end every host is wiped in the pool, and nothing is left.
+/// again all the while. In the end every host is wiped in the pool, nothing is left, and no password,
+/// key or token was told anywhere.
 pub async fn a_fleet_grows_shrinks_and_leaves_nothing_while_processes_are_killed(
     ground: &mut Ground,
 ) -> Result<()> {
     let mut fleet = install(ground, "fleet", ClusterForm::Original).await?;
     let owners = owners(ground, &fleet).await?;
+    let mut canaries = Canaries::start(&ground.client().await?, &fleet.plan.namespace).await?;
+    watch_for(&mut canaries, &fleet).await?;
     fleet.disturb(true);
     scale(&mut fleet, 3).await?;
     a_pod_runs_and_ends(&ground.client().await?, &mut fleet).await?;
@@ -32,9 +35,22 @@ pub async fn a_fleet_grows_shrinks_and_leaves_nothing_while_processes_are_killed
     ensure!(fleet.kills.len() == 3, "not every process was killed: {:?}", fleet.kills);
     println!("killed with --seed {}: {:?}", fleet.plan.seed, fleet.kills);
     people_see_what_is_going_on(ground, &mut fleet).await?;
+    let told = fleet.told().await?;
     scale(&mut fleet, 0).await?;
     nothing_is_left(&mut fleet, &owners).await?;
+    watch_for(&mut canaries, &fleet).await?;
+    let told = [told, fleet.told().await?].concat();
+    let (forms, places) = canaries.none_is_seen(ground.control_plane().await?, &told).await?;
+    println!("{forms} forms of secrets, and none is in {places} places");
     nobody_was_refused(ground, &fleet).await
+}
+
+/// The secrets of the world around it, as they are now: a wipe gives a Mac another password.
+async fn watch_for(canaries: &mut Canaries, fleet: &Installation) -> Result<()> {
+    for (what, value) in fleet.secrets().await? {
+        canaries.add(&what, &value);
+    }
+    Ok(())
 }
 
 /// With an `ExistingControlPlane` the Cluster is AVAILABLE too, and Cluster API deletes Nodes; a

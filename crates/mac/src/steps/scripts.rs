@@ -345,7 +345,8 @@ mod tests {
             assert!(JOIN_TAILNET.text.contains(path), "{path}");
         }
         let runner = "u".parse().map(|user| paths::runner_plist(&user, "$5")).unwrap();
-        assert!(INSTALL_RUNNER.text.contains(runner.trim_start_matches("/Users/u")));
+        let (_, in_home) = runner.split_once("/u/").unwrap();
+        assert!(INSTALL_RUNNER.text.contains(&format!("$HOME/{in_home}")));
         for script in [BUILDER_FOLDERS, INSTALL_RUNNER, FORGET_RUNNER] {
             assert!(script.text.contains(paths::RUNNER), "{script:?}");
         }

@@ -100,7 +100,10 @@ async fn perform(services: &Api<Service>, wanted: &Egress, action: &Action) -> O
 /// What is ours of a Service.
 fn says(machine: &str, tailnet: &Tailnet) -> Value {
     let wanted = egress::Service::of(machine, tailnet);
-    let port = |(name, port): (&String, &i32)| json!({"name": name, "port": port, "targetPort": port, "protocol": "TCP"});
+    let port = |(name, port): (&String, &i32)| {
+        let target = port;
+        json!({"name": name, "port": port, "targetPort": target, "protocol": "TCP"})
+    };
     let ports: Vec<Value> = wanted.ports.iter().map(port).collect();
     json!({
         "metadata": {"labels": wanted.labels, "annotations": wanted.annotations},

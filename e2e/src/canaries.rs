@@ -1,0 +1,178 @@
+//! Secrets of a run, and whether one of them is anywhere that it should not be, in any encoding.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kube::Client;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::discovery::{Discovery, Scope, verbs};
+use serde_json::Value;
+
+use crate::recording::Recording;
+use crate::{ControlPlane, objects};
+
+/// What is secret in a Secret of ours; the rest is names, addresses and public keys.
+const SECRET_KEYS: [&str; 3] = ["sudo-password", "token", "id_ed25519"];
+
+/// A shorter text is found by chance.
+const SHORTEST: usize = 8;
+
+/// A simulator that prints the key by which it is called.
+const PRINTS_ITS_KEY: &str = "scaleway.log";
+
+/// Every secret value that a namespace ever had from some time on.
+pub struct Canaries {
+    secrets: Recording,
+    /// What each form of a secret is of.
+    forms: BTreeMap<String, String>,
+}
+
+impl Canaries {
+    /// Those of this namespace's Secrets from now on.
+    pub async fn start(client: &Client, namespace: &str) -> Result<Self> {
+        let like = objects::named("v1", "Secret", namespace, "");
+        let secrets = Recording::start(client, &like).await?;
+        let mut canaries = Self { secrets, forms: BTreeMap::new() };
+        for secret in objects::list(client, &like).await? {
+            canaries.add_secret(&secret);
+        }
+        Ok(canaries)
+    }
+
+    /// One more.
+    pub fn add(&mut self, what: &str, value: &str) {
+        // Of a key over several lines each line is a secret; its frame is not.
+        for line in value.lines().filter(|line| !line.starts_with("-----")) {
+            for form in forms(line) {
+                self.forms.insert(form, what.to_owned());
+            }
+        }
+    }
+
+    fn add_secret(&mut self, secret: &Value) {
+        for key in SECRET_KEYS {
+            let encoded = secret["data"][key].as_str().unwrap_or_default();
+            let value = STANDARD.decode(encoded).unwrap_or_default();
+            let what = format!("{key} of {}", secret["metadata"]["name"]);
+            self.add(&what, &String::from_utf8_lossy(&value));
+        }
+    }
+
+    /// An error if one is in a log, in an object other than a Secret, in what the audit log kept,
+    /// or in one of `more`; how many there were, and how many places were looked at.
+    pub async fn none_is_seen(
+        mut self,
+        plane: &ControlPlane,
+        more: &[(String, String)],
+    ) -> Result<(usize, usize)> {
+        for secret in self.secrets.versions() {
+            self.add_secret(&secret);
+        }
+        let kinds: BTreeSet<&str> =
+            self.forms.values().filter_map(|what| what.split(' ').next()).collect();
+        for key in SECRET_KEYS {
+            ensure!(kinds.contains(key), "there was never a {key} to look for: {kinds:?}");
+        }
+        let mut places = 0;
+        let mut look = |place: &str, text: &str| {
+            places += 1;
+            let seen = self.forms.iter().find(|(form, _)| text.contains(form.as_str()));
+            ensure!(seen.is_none(), "{place} shows the {}", seen.map_or("", |(_, what)| what));
+            Ok(())
+        };
+        for path in logs(plane.folder())? {
+            let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
+            look(&path.display().to_string(), &String::from_utf8_lossy(&bytes))?;
+        }
+        for (kind, text) in every_object(&plane.client()).await? {
+            look(&kind, &text)?;
+        }
+        for (place, text) in more {
+            look(place, text)?;
+        }
+        Ok((self.forms.len(), places))
+    }
+}
+
+/// How a secret may look: as it is, in hex, and in base64 at each of three offsets.
+fn forms(secret: &str) -> Vec<String> {
+    if secret.len() < SHORTEST {
+        return Vec::new();
+    }
+    let mut all = vec![secret.to_owned()];
+    all.push(secret.bytes().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    }));
+    for offset in 0..3 {
+        let mut bytes = vec![0; offset];
+        bytes.extend(secret.bytes());
+        // Without the characters that depend on what stands before and after.
+        let encoded = STANDARD.encode(&bytes);
+        let start = if offset == 0 { 0 } else { 4 };
+        let whole = bytes.len() / 3 * 4;
+        all.push(encoded[start..whole].to_owned());
+    }
+    all.retain(|form| form.len() >= SHORTEST);
+    all
+}
+
+/// Every log under a folder, the audit log too.
+fn logs(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).context("could not list a folder")? {
+        let path = entry?.path();
+        let is_log = path.extension().is_some_and(|ending| ending == "log");
+        if path.is_dir() && !path.ends_with("etcd") {
+            found.extend(logs(&path)?);
+        } else if is_log && !path.ends_with(PRINTS_ITS_KEY) {
+            found.push(path);
+        }
+    }
+    Ok(found)
+}
+
+/// All that the API server stores, by kind, but for Secrets.
+async fn every_object(client: &Client) -> Result<Vec<(String, String)>> {
+    let mut all = Vec::new();
+    let discovery = Discovery::new(client.clone()).run().await.context("no discovery")?;
+    for group in discovery.groups() {
+        for (resource, can) in group.recommended_resources() {
+            if !can.supports_operation(verbs::LIST) || resource.kind == "Secret" {
+                continue;
+            }
+            ensure!(matches!(can.scope, Scope::Cluster | Scope::Namespaced), "a third scope");
+            let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+            let list = api.list(&ListParams::default()).await;
+            let list = list.with_context(|| format!("could not list {}", resource.plural))?;
+            all.push((resource.plural, serde_json::to_string(&list.items)?));
+        }
+    }
+    ensure!(all.iter().any(|(kind, text)| kind == "events" && text.len() > 2), "no Events");
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_known_in_every_encoding_whatever_stands_around_it() {
+        let secret = "s3cret-of-a-Mac";
+        let known = forms(secret);
+        let is_seen = |text: &str| known.iter().any(|form| text.contains(form.as_str()));
+        assert!(is_seen("sudo: s3cret-of-a-Mac\n"));
+        assert!(is_seen("7333637265742d6f662d612d4d6163"));
+        for before in ["", "a", "ab", "abc", "password: "] {
+            let text = STANDARD.encode(format!("{before}{secret} and more"));
+            assert!(is_seen(&text), "{before:?}: {text}");
+        }
+        assert!(!is_seen("s3cret"));
+        assert_eq!(forms("short"), Vec::<String>::new());
+    }
+}
