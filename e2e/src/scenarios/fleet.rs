@@ -16,8 +16,8 @@ pub const CLUSTER_API: &str = "cluster.x-k8s.io/v1beta2";
 pub const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io/v1alpha1";
 /// With a Cluster as the original's chart writes it: `MachineDeployment` 0→3→1→3, a deleted
 /// Machine, runners whose jobs run and end, back to 0; each of our processes is killed and started
-/// again all the while. In the end every host is wiped in the pool, nothing is left, and no password,
-/// key or token was told anywhere.
+/// again all the while. In the end every host is wiped in the pool, nothing is left, and no
+/// password, key or token was told anywhere.
 pub async fn a_fleet_grows_shrinks_and_leaves_nothing_while_processes_are_killed(
     ground: &mut Ground,
 ) -> Result<()> {

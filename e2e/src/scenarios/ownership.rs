@@ -1,5 +1,5 @@
-//! Whose a host is, with the real Cluster API and two providers: rolls, detached objects, hosts that
-//! are given up. In the end every other host is wiped in the pool, or where a person left it.
+//! Whose a host is, with the real Cluster API and two providers: rolls, detached objects, hosts
+//! that are given up. In the end every other host is wiped in the pool, or where a person left it.
 
 use anyhow::{Context, Result, ensure};
 use kube::Client;
