@@ -11,6 +11,7 @@ mod foreign;
 mod ground;
 mod orphans;
 mod ownership;
+mod recovery;
 mod running;
 mod take_over;
 
@@ -101,6 +102,7 @@ pub const ALL: &[Scenario] = &[
         ClusterApi,
         orphans::a_force_deleted_machines_host_is_returned_by_the_sweep_and_nothing_is_left
     ),
+    scenario!(ClusterApi, recovery::a_wedged_mac_recovers_through_the_tiers_and_delays_nobody),
     scenario!(ClusterApi, contract_live::contract_07_a_fresh_object_is_left_alone),
     scenario!(ClusterApi, contract_live::contract_08_the_finalizer_comes_before_the_first_call),
     scenario!(ClusterApi, contract_live::contract_11_a_lost_host_is_told),

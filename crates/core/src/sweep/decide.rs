@@ -7,6 +7,7 @@ use jiff::Timestamp;
 
 use super::action::{Action, Decision};
 use super::class::Class;
+use super::leftovers::is_returned_elsewhere;
 use super::memory::age;
 use super::observed::{Job, Policy, Seen};
 use super::reason::Reason;
@@ -58,17 +59,24 @@ fn free(seen: &Seen) -> Decision {
     }
 }
 
-/// Removes the Lease of a host that is gone: there is nobody left to say anything about.
+/// Removes the Lease of a host that is gone, or had its last owner in another cluster: what it says
+/// is about nothing any more.
 fn drop_lease(seen: &Seen) -> Decision {
-    match (&seen.host, seen.lease.holder(), seen.owners.by_server(&seen.server).next()) {
-        (HostRead::Failed(why), ..) => refuse(Reason::HostUnreadable(why.clone())),
-        (HostRead::Seen(_), ..) => refuse(Reason::StillThere),
-        (HostRead::Gone, _, Some(owner)) => refuse(Reason::Owned(owner.display())),
-        (HostRead::Gone, Some(holder), _) if seen.owners.holder_lives(holder) => {
-            refuse(Reason::HolderLives)
+    let why = match &seen.host {
+        HostRead::Failed(why) => return refuse(Reason::HostUnreadable(why.clone())),
+        HostRead::Seen(host) if is_returned_elsewhere(host, &seen.lease, &seen.names) => {
+            Reason::ReturnedElsewhere
         }
-        (HostRead::Gone, ..) if seen.lease.lease.version.is_none() => refuse(Reason::Gone),
-        (HostRead::Gone, ..) => act(Action::DeleteLease, Reason::Vanished),
+        HostRead::Seen(_) => return refuse(Reason::StillThere),
+        HostRead::Gone => Reason::Vanished,
+    };
+    if let Some(owner) = seen.owners.by_server(&seen.server).next() {
+        return refuse(Reason::Owned(owner.display()));
+    }
+    match seen.lease.holder() {
+        Some(holder) if seen.owners.holder_lives(holder) => refuse(Reason::HolderLives),
+        Some(_) | None if seen.lease.lease.version.is_none() => refuse(Reason::Gone),
+        Some(_) | None => act(Action::DeleteLease, why),
     }
 }
 

@@ -5,7 +5,7 @@ use applecart_api::ids::{ProviderId, ServerId, Zone};
 
 use super::class::{Class, Names, classify};
 use super::memory::Sightings;
-use super::observed::{Inventory, Owners, ZoneRead};
+use super::observed::{HostLease, Inventory, Owners, ZoneRead};
 use super::survey::Task;
 use crate::machine::{Action, Guest, Host, Identity, Node, remove_identity, remove_node};
 
@@ -100,9 +100,9 @@ fn is_past(all: &Inventory, names: &Names, host: &Host) -> bool {
     }
 }
 
-/// Leases of hosts that were missing from their zones a full interval ago, too, and that nobody
-/// claims to have.
-pub(super) fn vanished(all: &Inventory, sightings: &mut Sightings<'_>) -> Vec<Task> {
+/// Leases of hosts that were missing from their zones, or back from another cluster, a full
+/// interval ago, too, and that nobody claims to have.
+pub(super) fn vanished(all: &Inventory, names: &Names, sightings: &mut Sightings<'_>) -> Vec<Task> {
     let mut due = vec![];
     for (server, lease) in &all.leases {
         let Some(zone) = &lease.zone else { continue };
@@ -112,7 +112,8 @@ pub(super) fn vanished(all: &Inventory, sightings: &mut Sightings<'_>) -> Vec<Ta
         };
         let wanted = all.owners.by_server(server).next().is_some()
             || lease.holder().is_some_and(|holder| all.owners.holder_lives(holder));
-        if wanted || hosts.iter().any(|listed| listed.host.id == *server) {
+        let host = hosts.iter().map(|listed| &listed.host).find(|host| host.id == *server);
+        if wanted || host.is_some_and(|host| !is_returned_elsewhere(host, lease, names)) {
             continue;
         }
         // By its Lease a Node is known to be ours: that goes first.
@@ -121,6 +122,12 @@ pub(super) fn vanished(all: &Inventory, sightings: &mut Sightings<'_>) -> Vec<Ta
         }
     }
     due
+}
+
+/// Whether a moved object's host was wiped by the cluster that it went to: that gives a pool name
+/// with the host's id, and nothing that is known of it here is true any more.
+pub(super) fn is_returned_elsewhere(host: &Host, lease: &HostLease, names: &Names) -> bool {
+    lease.moved && names.is_pool(&host.name) && host.name.ends_with(host.id.as_str())
 }
 
 fn has_node(all: &Inventory, server: &ServerId) -> bool {

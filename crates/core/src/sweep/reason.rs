@@ -17,6 +17,8 @@ pub enum Reason {
     HolderGone(String),
     /// The Lease's host is gone for good.
     Vanished,
+    /// The cluster that the host was moved to has returned it.
+    ReturnedElsewhere,
     /// An object is gone, and what it left is being removed.
     CleaningUp,
     /// The host is busy with itself, and waited for.
@@ -78,6 +80,7 @@ impl Reason {
             Self::Returned => "returned",
             Self::HolderGone(_) => "holder_gone",
             Self::Vanished => "vanished",
+            Self::ReturnedElsewhere => "returned_elsewhere",
             Self::CleaningUp => "cleaning_up",
             Self::Waiting(_) => "waiting",
             Self::OwnersUnreadable(_) => "owners_unreadable",
@@ -157,6 +160,9 @@ impl fmt::Display for Reason {
             Self::Returned => write!(f, "wiped and in the pool"),
             Self::HolderGone(holder) => write!(f, "its Lease's holder is gone: {holder}"),
             Self::Vanished => write!(f, "its host does not exist at Scaleway any more"),
+            Self::ReturnedElsewhere => {
+                write!(f, "it was moved to another cluster, which has returned it")
+            }
             Self::CleaningUp => write!(f, "its object is gone: removing what it left"),
             Self::Waiting(state) => write!(f, "waiting for the host, which is {state}"),
             Self::OwnersUnreadable(why) => write!(f, "cannot tell who owns hosts: {why}"),

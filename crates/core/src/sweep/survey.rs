@@ -30,9 +30,9 @@ pub enum Task {
         /// Which host.
         server: ServerId,
     },
-    /// The Lease of a host that is missing from its zone.
+    /// The Lease of a host that is missing from its zone, or back from another cluster.
     DropLease {
-        /// Where it stood.
+        /// Where it stands, or stood.
         zone: Zone,
         /// Which host.
         server: ServerId,
@@ -104,7 +104,7 @@ pub fn survey(now: Timestamp, all: &Inventory, policy: &Policy, memory: &Memory)
     };
     let mut tasks = look.dead_holders();
     tasks.append(&mut look.due());
-    tasks.append(&mut leftovers::vanished(all, &mut look.sightings));
+    tasks.append(&mut leftovers::vanished(all, &look.names, &mut look.sightings));
     let Look { sightings, refusals, .. } = look;
     Survey { report, tasks, clean_ups, refusals, memory: sightings.after }
 }

@@ -190,3 +190,26 @@ fn a_lease_is_deleted_only_while_its_host_is_gone_and_nobodys() {
     assert_eq!(lives, (None, "holder_lives"));
     assert_eq!(of(HostRead::Gone, HostLease::free(), vec![]), (None, "gone"));
 }
+
+#[test]
+fn the_lease_of_a_moved_host_goes_when_its_new_cluster_has_returned_it() {
+    let pool = format!("pool-{}", id(1));
+    let gone = held(LeaseHolder::Other("macs/x/gone".into()));
+    let moved = HostLease { moved: true, zone: Some(zone()), ..gone };
+    let task = Task::DropLease { zone: zone(), server: id(1) };
+    for (name, lease, due) in [
+        (pool.as_str(), moved.clone(), true),
+        (NAME, moved.clone(), false),
+        ("pool-by-hand", moved.clone(), false),
+        (&pool, HostLease { moved: false, ..moved }, false),
+    ] {
+        let mut all = inventory(vec![host(1, name)], vec![owner("fleet-a", None)]);
+        all.leases.insert(id(1), lease.clone());
+        assert_eq!(survey(at(0), &all, &policy(), &Memory::default()).tasks, []);
+        let found = second_look(&all, &policy()).tasks.contains(&task);
+        assert_eq!(found, due, "{name} {lease:?}");
+        let seen = seen(host(1, name), lease, vec![owner("fleet-a", None)]);
+        let action = decide(at(0), &task, &seen, &policy()).action;
+        assert_eq!(action == Some(Action::DeleteLease), due, "{name}");
+    }
+}
