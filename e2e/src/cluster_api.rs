@@ -84,6 +84,8 @@ async fn apply_manifests(plane: &ControlPlane, webhooks: u16) -> Result<()> {
             continue;
         }
         call_by_url(&mut object, webhooks, &bundle);
+        // As `clusterctl init` does: by this its other commands know what there is.
+        object["metadata"]["labels"]["clusterctl.cluster.x-k8s.io"] = json!("");
         if kind == "CustomResourceDefinition" { &mut definitions } else { &mut others }
             .push(object);
     }

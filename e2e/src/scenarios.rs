@@ -9,6 +9,7 @@ mod explain;
 mod fleet;
 mod foreign;
 mod ground;
+mod moving;
 mod orphans;
 mod ownership;
 mod recovery;
@@ -103,6 +104,7 @@ pub const ALL: &[Scenario] = &[
         orphans::a_force_deleted_machines_host_is_returned_by_the_sweep_and_nothing_is_left
     ),
     scenario!(ClusterApi, recovery::a_wedged_mac_recovers_through_the_tiers_and_delays_nobody),
+    scenario!(ClusterApi, moving::contract_22_a_fleet_moves_to_another_cluster_and_no_host_notices),
     scenario!(ClusterApi, contract_live::contract_07_a_fresh_object_is_left_alone),
     scenario!(ClusterApi, contract_live::contract_08_the_finalizer_comes_before_the_first_call),
     scenario!(ClusterApi, contract_live::contract_11_a_lost_host_is_told),
@@ -126,8 +128,7 @@ pub const ALL: &[Scenario] = &[
 pub const MISSING: &[(u32, &str)] = &[
     (19, "an empty pool under a MachineHealthCheck: the chart has none yet"),
     (20, "scale from zero: the template has no capacity yet"),
-    (22, "clusterctl move: the sweep of ownership comes first"),
-    (23, "block-move is not held yet"),
+    (23, "block-move is held, and tables show it; no story on a real cluster does yet"),
     (25, "clusterctl init: there is no release with components yet"),
 ];
 
