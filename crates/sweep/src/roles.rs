@@ -24,6 +24,8 @@ const VALUES: &[(&str, &str)] = &[
     (".Release.Namespace", NAMESPACE),
     ("$.Release.Namespace", NAMESPACE),
     (".Values.runnersFleet.namespace", NAMESPACE),
+    // Of the Services for Macs.
+    (".namespace", NAMESPACE),
     // In a loop over namespaces: there is one.
     (".", NAMESPACE),
 ];
