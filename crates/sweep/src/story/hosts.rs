@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use applecart_api::keys::{annotation, lease};
+use applecart_api::keys::{annotation, label, lease};
 use applecart_sim::scaleway::HostView;
 use applecart_sim::world::{FLEET, POOL_PREFIX, World};
 use kube::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::is_claim_name;
 use super::steps::{
@@ -16,6 +16,11 @@ use super::steps::{
 
 /// What a person calls a host that is none of ours any more.
 const BY_HAND: &str = "kept-by-alice";
+/// Leases, of hosts among them.
+const LEASES: &str = "leases.coordination.k8s.io";
+/// What is made for a Machine in Kubernetes, and labelled with its name.
+const LEFT: [&str; 3] =
+    ["secrets", "serviceaccounts", "clusterrolebindings.rbac.authorization.k8s.io"];
 /// The Cluster of every world.
 const CLUSTER: &str = "demo";
 
@@ -54,12 +59,34 @@ pub async fn refill(world: &World) -> Result<(), String> {
     fleet(world, 1).await
 }
 
+/// Waits until the sweep has removed what belongs to no host and to no object any more.
+async fn swept_up(world: &World) -> Result<(), String> {
+    let hosts =
+        |name: &str| world.scaleway().hosts().iter().any(|host| name == lease::name(&host.id));
+    let lasts = |object: &Value| {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        object["metadata"]["labels"][lease::HOST].is_null() || hosts(name)
+    };
+    reach("no Lease of a host that is gone", || all(world, LEASES, lasts)).await?;
+    let names = || -> Vec<Value> {
+        let machines = world.api().objects(MACHINES);
+        machines.iter().map(|machine| machine["metadata"]["name"].clone()).collect()
+    };
+    let belongs = |object: &Value| {
+        let of = &object["metadata"]["labels"][label::MACHINE];
+        of.is_null() || names().contains(of)
+    };
+    let left = || LEFT.iter().all(|kind| all(world, kind, belongs));
+    reach("nothing of an object that is gone", left).await
+}
+
 /// A Machine goes, and its host with it; `floor`: how long the host may not be deleted yet.
 pub async fn terminate(world: &World, floor: Duration) -> Result<(), String> {
     let (machine, host) = first(world)?;
     world.scaleway().set_floor(&host.id, floor);
     annotate(world, &machine, json!({annotation::RELEASE_POLICY: annotation::TERMINATE})).await?;
-    empty_fleet(world).await
+    empty_fleet(world).await?;
+    swept_up(world).await
 }
 
 /// A Machine goes whose host reboots at the time.
@@ -75,7 +102,8 @@ pub async fn vanish(world: &World) -> Result<(), String> {
     let (_, host) = first(world)?;
     world.delete_by_hand(&host.id);
     reach("the loss told", || is_told(world, "HostGone")).await?;
-    empty_fleet(world).await
+    empty_fleet(world).await?;
+    swept_up(world).await
 }
 
 /// A host is renamed by hand; its Machine says so, and goes without it.
@@ -144,6 +172,7 @@ pub async fn force_delete(world: &World) -> Result<(), String> {
     };
     reach("its host taken back", || !left()).await?;
     reach("its host returned", || in_pool(world).is_some()).await?;
+    swept_up(world).await?;
     fleet(world, 2).await
 }
 

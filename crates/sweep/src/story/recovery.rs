@@ -54,7 +54,9 @@ pub async fn upgrade(world: &World) -> Result<(), String> {
     fleet(world, 1).await?;
     let (_, host) = first(world)?;
     let mac = world.mac(&host.id).ok_or("no Mac behind a host")?;
-    let newer = || mac.file(AGENT).is_some_and(|(content, ..)| content == NEWER_AGENT);
+    // Its signature follows.
+    let newer =
+        || mac.file(AGENT).is_some_and(|(content, ..)| content.starts_with(NEWER_AGENT.as_bytes()));
     reach("the newer agent", newer).await
 }
 
