@@ -36,7 +36,7 @@ fn a_guard_whose_parent_is_already_gone_starts_nothing() {
 fn the_list_names_scenarios_and_what_is_missing() {
     let list = text(&run(&["--list"]).stdout);
     assert!(list.contains("contract_06_"), "{list}");
-    assert!(list.contains("missing: line 22: "), "{list}");
+    assert!(list.contains("missing: line 25: "), "{list}");
 }
 
 #[test]
