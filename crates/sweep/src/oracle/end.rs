@@ -175,11 +175,20 @@ fn works_on(world: &World) -> Result<(), String> {
         let is = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
         node["status"]["conditions"].as_array().is_some_and(|all| all.iter().any(is))
     };
-    if names(world, "nodes", ready).len() == 1 && !of_machines(world).is_empty() {
+    let agents = |object: &Value| {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        name.starts_with("tart-kubelet-")
+    };
+    let whole = IDENTITY.iter().all(|resource| !names(world, resource, agents).is_empty());
+    if whole && names(world, "nodes", ready).len() == 1 {
         return Ok(());
     }
     Err("cut-off: the Mac of a Machine that was taken elsewhere does not work on".to_owned())
 }
+
+/// What an agent is known by: its token, its account, and what that may do.
+const IDENTITY: [&str; 3] =
+    ["secrets", "serviceaccounts", "clusterrolebindings.rbac.authorization.k8s.io"];
 
 /// What there is for Machines: their agents' identities and their hosts' passwords.
 fn of_machines(world: &World) -> Vec<String> {
@@ -188,8 +197,7 @@ fn of_machines(world: &World) -> Vec<String> {
         let password = name.ends_with("-bootstrap") && !name.ends_with("noop-bootstrap");
         name.starts_with("tart-kubelet-") || password
     };
-    let resources = ["secrets", "serviceaccounts", "clusterrolebindings.rbac.authorization.k8s.io"];
-    resources.iter().flat_map(|resource| names(world, resource, of_machine)).collect()
+    IDENTITY.iter().flat_map(|resource| names(world, resource, of_machine)).collect()
 }
 
 fn names(world: &World, resource: &str, which: impl Fn(&Value) -> bool) -> Vec<String> {
