@@ -116,10 +116,17 @@ impl Audit {
             let stored = call["verb"] != "patch";
             let mut here = Vec::new();
             nulls(&call["requestObject"], "", stored, &mut here);
+            // The API server writes down what it understood, and this is how it writes no time.
+            let of_server = |path: &String| path == ".eventTime" && is_event(call);
+            here.retain(|path| !of_server(path));
             found.extend(here.into_iter().map(|path| format!("{}: {path}", what(call))));
         }
         (found, bodies)
     }
+}
+
+fn is_event(call: &Value) -> bool {
+    call["objectRef"]["resource"] == "events"
 }
 
 /// How a call was answered.
