@@ -248,6 +248,8 @@ pub const INSTALL_RUNNER: Script = Script {
 read -r token
 cd /opt/actions-runner
 if [ ! -x config.sh ]; then
+  # What a run that was cut off left: a hundred megabytes.
+  rm -rf /opt/actions-runner/.staged.*
   staged=$(mktemp -d /opt/actions-runner/.staged.XXXXXX)
   trap 'rm -rf "$staged"' EXIT
   name="actions-runner-osx-arm64-$1.tar.gz"
