@@ -95,7 +95,7 @@ struct State {
     latency: Duration,
     authorized: Option<Keys>,
     gate: Arc<dyn Gate>,
-    hooks: Option<(OnStart, OnStop)>,
+    hooks: Vec<(OnStart, OnStop)>,
     calls: VecDeque<Effect>,
     call_count: u64,
     mutation_count: u64,
@@ -119,7 +119,7 @@ impl SimMac {
             latency: Duration::ZERO,
             authorized: None,
             gate: Arc::new(Open),
-            hooks: None,
+            hooks: Vec::new(),
             calls: VecDeque::new(),
             call_count: 0,
             mutation_count: 0,
@@ -136,12 +136,13 @@ impl SimMac {
         let mut state = self.lock();
         let result = act(&mut state);
         let notices = std::mem::take(&mut state.model.notices);
-        let hooks = state.hooks.clone();
+        // Most changes start and stop nothing.
+        let hooks = if notices.is_empty() { Vec::new() } else { state.hooks.clone() };
         drop(state);
-        if let Some((on_start, on_stop)) = hooks {
-            for notice in notices {
-                match notice {
-                    Notice::Started(start) => on_start(start),
+        for notice in notices {
+            for (on_start, on_stop) in &hooks {
+                match &notice {
+                    Notice::Started(start) => on_start(start.clone()),
                     Notice::Stopped => on_stop(),
                 }
             }
@@ -155,9 +156,9 @@ impl SimMac {
         SimSession { mac: self.clone(), generation: self.lock().generation }
     }
 
-    /// Calls these whenever the agent's process starts and ends, on whatever thread caused it.
+    /// Calls these, too, whenever the agent's process starts and ends, on whatever thread caused it.
     pub fn on_agent(&self, start: OnStart, stop: OnStop) {
-        self.lock().hooks = Some((start, stop));
+        self.lock().hooks.push((start, stop));
     }
 
     /// Asks this gate about every call from now on.

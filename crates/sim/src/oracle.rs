@@ -183,11 +183,28 @@ fn one_owner_each(seen: &Seen) -> Result<(), String> {
     for machine in seen.machines.iter().filter(|machine| !is_deleted(machine)) {
         let name = text(&machine["metadata"]["name"]);
         let server = text(&machine["status"]["serverID"]);
+        if is_outrun(seen, machine, server) {
+            continue;
+        }
         if let (false, Some(other)) = (server.is_empty(), owners.insert(server, name)) {
             return Err(format!("two-owners: {name} and {other} both name host {server}"));
         }
     }
     Ok(())
+}
+
+/// Of two clusters that mark one host, one is outrun, and sees it when it looks again: until then
+/// its Machine names a host that it never had.
+fn is_outrun(seen: &Seen, machine: &Value, server: &str) -> bool {
+    let never_had = text(&machine["spec"]["providerID"]).is_empty();
+    let host = seen.hosts.iter().find(|host| host.id.as_str() == server);
+    never_had
+        && host.is_some_and(|host| match NameClass::read(&host.name, POOL_PREFIX) {
+            NameClass::Claiming(marker) => {
+                marker.uid.to_string() != text(&machine["metadata"]["uid"])
+            }
+            class => class != NameClass::Other(text(&machine["metadata"]["name"]).to_owned()),
+        })
 }
 
 /// S2: a Machine's server id and provider ID name the same host.

@@ -36,7 +36,7 @@ use tokio::sync::watch;
 use crate::cluster_api::{self, Manifests};
 use crate::faults::{PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER};
 use crate::github::SimGithub;
-use crate::kubernetes::{ApiServer, Gate, Identity, Registry, Setup};
+use crate::kubernetes::{ApiServer, Identity, Registry};
 use crate::mac::{SimMac, SimNetwork};
 use crate::scaleway::{HostSpec, Scaleway};
 use crate::tart::SimTart;
@@ -83,6 +83,8 @@ pub struct World {
     github: SimGithub,
     tune: Tune,
     crew: watch::Sender<crew::Crew>,
+    /// Whether it is a second cluster beside another.
+    is_second: bool,
 }
 
 /// What becomes of the provider's usual settings.
@@ -99,13 +101,7 @@ impl World {
     /// A world with a full pool, and nothing else yet.
     #[must_use]
     pub fn new(mut settings: WorldSettings) -> Self {
-        let api = ApiServer::set_up(Setup {
-            clock: settings.clock.clone(),
-            seed: settings.seed,
-            registry: REGISTRY.clone(),
-            gate: settings.faults.clone().map(|faults| faults as Arc<dyn Gate>),
-            authority: settings.authority.take(),
-        });
+        let api = settings.api();
         let scaleway = Scaleway::new(settings.scaleway(), settings.clock.clone());
         let network = SimNetwork::default();
         let mut hosts = BTreeMap::new();
@@ -131,7 +127,24 @@ impl World {
         }
         let github = SimGithub::new(settings.clock.clone());
         let (tune, crew) = (Arc::new(|usual| usual), crew::Crew::new());
-        Self { settings, sight, network, github, tune, crew }
+        Self { settings, sight, network, github, tune, crew, is_second: false }
+    }
+
+    /// This world and a second cluster beside it, which has its own Kubernetes and everything in
+    /// it, and shares Scaleway, the pool and the Macs.
+    #[must_use]
+    pub fn with_neighbour(self, mut settings: WorldSettings) -> (Self, Self) {
+        let (sight, others) = self.sight.shared(settings.api());
+        let second = Self {
+            settings,
+            sight: others,
+            network: self.network.clone(),
+            github: self.github.clone(),
+            tune: Arc::new(|usual| usual),
+            crew: crew::Crew::new(),
+            is_second: true,
+        };
+        (Self { sight, ..self }, second)
     }
 
     /// The same world, whose providers are set up otherwise.
@@ -247,13 +260,15 @@ impl World {
         // Each is polled only when something happened to it: there are thousands of wake-ups in a
         // run, and most are for one of them.
         let mut parts: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
-        parts.push(self.provider(Process::Provider, PROVIDER).boxed());
-        if settings.providers > 1 {
+        if !self.is_second {
+            parts.push(self.provider(Process::Provider, PROVIDER).boxed());
+            parts.push(power::run(self).boxed());
+        }
+        if self.is_second || settings.providers > 1 {
             parts.push(self.provider(Process::SecondProvider, SECOND_PROVIDER).boxed());
         }
         parts.push(self.pools().boxed());
         parts.push(agents::run(self).boxed());
-        parts.push(power::run(self).boxed());
         if settings.jobs {
             parts.push(dispatch::run(self).boxed());
         }

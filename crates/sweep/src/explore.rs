@@ -14,6 +14,7 @@ use rustix::process::{Pid, WaitOptions, waitpid};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
+use crate::apart::{apart, from_text, to_text};
 use crate::oracle::Limits;
 use crate::run::{Case, End, play_here, prepare};
 
@@ -21,7 +22,7 @@ use crate::run::{Case, End, play_here, prepare};
 const CRASHES: [Fault; 2] = [Fault::CrashBefore, Fault::CrashAfter];
 
 /// What became of plans.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
     /// How many ran.
     pub plans: usize,
@@ -34,10 +35,8 @@ pub struct Found {
 /// What a process tells its parent when it ends.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Report {
-    plans: usize,
+    found: Found,
     digest: u64,
-    /// Faults, as on the command line, and what they broke.
-    broken: Vec<(Vec<(usize, String)>, String)>,
 }
 
 /// A process that runs a plan.
@@ -79,12 +78,11 @@ pub fn explore(calm: &Case, cases: Vec<Case>, limits: Option<Limits>, pairs: boo
     prepare();
     let most = std::thread::available_parallelism().map_or(1, usize::from);
     let explorer = Arc::new(Explorer::new(calm.clone(), cases, pairs, most));
-    // A fresh thread, as for a run by itself: hash maps take their keys from the thread's first.
-    let trunk = std::thread::spawn(move || {
+    let trunk = move || {
         let ended = catch_unwind(AssertUnwindSafe(|| play_here(&explorer, limits)));
         explorer.finish(ended.unwrap_or_else(|_| End::panicked()))
-    });
-    trunk.join().expect("what panics is caught")
+    };
+    apart(trunk).expect("what panics is caught")
 }
 
 impl Explorer {
@@ -184,13 +182,9 @@ impl Explorer {
         }
         let found = std::mem::take(&mut state.found);
         let Some(mut parent) = state.parent.take() else { return found };
-        let words = |case: &Case| {
-            case.faults.iter().map(|(step, fault)| (*step, fault.to_string())).collect()
-        };
-        let broken = found.broken.iter().map(|(case, what)| (words(case), what.clone())).collect();
-        let report = Report { plans: found.plans, digest, broken };
-        let text = serde_json::to_vec(&report).unwrap_or_default();
-        end(i32::from(parent.write_all(&text).is_err()))
+        let told = to_text(&Report { found, digest });
+        let told = told.is_some_and(|text| parent.write_all(&text).is_ok());
+        end(i32::from(!told))
     }
 }
 
@@ -231,18 +225,13 @@ impl State {
         let read = report.read_to_end(&mut text);
         // It is done: nothing is left of it but its id.
         let _ended = waitpid(id, WaitOptions::empty());
-        let report: Option<Report> = read.ok().and_then(|_| serde_json::from_slice(&text).ok());
-        let Some(report) = report else {
+        let Some(report) = read.ok().and_then(|_| from_text::<Report>(&text)) else {
             self.found.plans += 1;
             self.found.broken.push((case, "died: the process of this plan ended".to_owned()));
             return;
         };
-        self.found.plans += report.plans;
-        for (words, what) in report.broken {
-            let fault = |(step, word): (usize, String)| Some((step, word.parse().ok()?));
-            let faults = words.into_iter().filter_map(fault).collect();
-            self.found.broken.push((Case { faults, ..case.clone() }, what));
-        }
+        self.found.plans += report.found.plans;
+        self.found.broken.extend(report.found.broken);
         self.found.digests.push((case, report.digest));
     }
 }

@@ -1,5 +1,6 @@
 //! Sweeps, benchmarks and soaks. `cargo xtask sweep`, `bench` and `soak` call this.
 
+mod apart;
 mod bench;
 mod explore;
 mod oracle;

@@ -14,6 +14,7 @@ use clap::ValueEnum;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tart_kubelet::{Share, Vm};
 
@@ -23,7 +24,7 @@ use crate::story::machines;
 const LOOK: Duration = Duration::from_millis(500);
 
 /// What a broken controller does. Each is caught by the oracle of its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Bug {
     /// Returns a host to the pool without a wipe (LH1).
     PoolUnwiped,
@@ -263,7 +264,9 @@ async fn change_status(world: &World, field: &str, change: Value) -> bool {
 async fn share_host(world: &World) -> bool {
     let machines = machines(world);
     let server = |m: &ScalewayAppleSiliconMachine| m.status.as_ref()?.server_id.clone();
-    let bound: Vec<_> = machines.iter().filter(|machine| server(machine).is_some()).collect();
+    let is_bound =
+        |m: &&ScalewayAppleSiliconMachine| server(m).is_some() && m.spec.provider_id.is_some();
+    let bound: Vec<_> = machines.iter().filter(is_bound).collect();
     let [one, other, ..] = bound.as_slice() else { return false };
     let change = json!({"status": {"serverID": server(one)}});
     let (name, params) = (other.name_any(), PatchParams::default());

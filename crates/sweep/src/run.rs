@@ -1,4 +1,4 @@
-//! One run: a fresh world on a fresh thread under virtual time, a plan, a story, the oracles.
+//! One run: a fresh world in a fresh process under virtual time, a plan, a story, the oracles.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -9,14 +9,17 @@ use applecart_api::clock::Clock;
 use applecart_sim::faults::{Class, Fault, Faults, Plan, Step};
 use applecart_sim::oracle::Safety;
 use applecart_sim::world::{self, World, WorldSettings};
+use futures::future::OptionFuture;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use crate::apart::apart;
 use crate::explore::Explorer;
 use crate::oracle::{Counts, Limits, at_end, on_the_way};
 use crate::plant::Bug;
 use crate::roles::roles;
-use crate::story::Story;
+use crate::story::{Story, said};
 
 /// Any day will do, as long as it is always the same.
 const BEGINNING: i64 = 1_800_000_000;
@@ -32,7 +35,7 @@ pub const LONG_SILENCE: Duration = Duration::from_hours(24);
 pub const NO_SILENCE: Duration = Duration::ZERO;
 
 /// Everything that decides how a run goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Case {
     /// What happens.
     pub story: Story,
@@ -79,7 +82,7 @@ impl Case {
 }
 
 /// How a run ended.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct End {
     /// Every call and every event, in order.
     pub steps: Vec<Step>,
@@ -124,13 +127,15 @@ pub fn run(case: &Case, reference: Option<&End>) -> End {
     prepare();
     let explorer = Explorer::alone(case);
     let limits = reference.map(Limits::of);
-    let thread = std::thread::spawn(move || play_here(&explorer, limits));
-    thread.join().unwrap_or_else(|_| End::panicked())
+    apart(move || play_here(&explorer, limits)).unwrap_or_else(End::panicked)
 }
 
-/// Runs what `explorer` decides, on a thread that nothing else ran on before.
+/// Runs what `explorer` decides, in a process that ran nothing before.
 pub fn play_here(explorer: &Arc<Explorer>, limits: Option<Limits>) -> End {
-    applecart_entropy::seed(explorer.case().seed);
+    let Case { seed, .. } = explorer.case();
+    applecart_entropy::seed(seed);
+    // Watches that fail are begun again after a delay that is drawn from this one.
+    fastrand::seed(seed);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -172,18 +177,31 @@ async fn play(explorer: &Arc<Explorer>, limits: Option<Limits>) -> End {
     let faults = Faults::new(Plan::Chosen(Box::new(move |ahead| chooser.choose(ahead))));
     let Case { story, seed, .. } = explorer.case();
     let size = story.size();
-    let world = World::new(WorldSettings {
+    let clock = virtual_clock();
+    let sized = |seed| WorldSettings {
         hosts: size.hosts,
         machines: size.machines,
         providers: size.providers,
         faults: Some(Arc::clone(&faults)),
-        ..settings(seed, virtual_clock())
-    });
-    world.install(story.install());
+        ..settings(seed, clock.clone())
+    };
+    let world = World::new(sized(seed));
+    let (world, neighbour) = if size.neighbour {
+        let api_url = "https://kubernetes.neighbour.svc".to_owned();
+        let (world, second) =
+            world.with_neighbour(WorldSettings { api_url, ..sized(seed.wrapping_add(1)) });
+        (world, Some(second))
+    } else {
+        (world, None)
+    };
+    for world in std::iter::once(&world).chain(&neighbour) {
+        world.install(story.install());
+    }
     let safety = Safety::new(world.sight().clone());
     faults.ask_after_effects(Box::new(move |step| safety.check(step)));
     let mut end = End::default();
-    let judged = Box::pin(judge(explorer, &world, &faults, limits.as_ref(), &mut end)).await;
+    let worlds = (&world, neighbour.as_ref());
+    let judged = Box::pin(judge(explorer, worlds, &faults, limits.as_ref(), &mut end)).await;
     end.violation = match faults.violation() {
         Some((step, violated)) => Some(format!("{violated} (after step {step})")),
         None => judged.err(),
@@ -194,12 +212,14 @@ async fn play(explorer: &Arc<Explorer>, limits: Option<Limits>) -> End {
 
 async fn judge(
     explorer: &Explorer,
-    world: &World,
+    (world, neighbour): (&World, Option<&World>),
     faults: &Faults,
     limits: Option<&Limits>,
     end: &mut End,
 ) -> Result<(), String> {
-    world.apply().await.map_err(|error| error.to_string())?;
+    for world in std::iter::once(world).chain(neighbour) {
+        world.apply().await.map_err(|error| error.to_string())?;
+    }
     let Case { story, bug, .. } = explorer.case();
     let told = async {
         story.begin(world).await?;
@@ -208,7 +228,7 @@ async fn judge(
         if story.is_anywhere() {
             explorer.begun.notified().await;
         }
-        story.play(world).await?;
+        story.play(world).await.map_err(|wrong| format!("{wrong}; {}", said(world)))?;
         end.took = began.elapsed();
         converge(story, world).await?;
         faults.look(|steps| {
@@ -223,11 +243,13 @@ async fn judge(
         be_silent(explorer, faults).await?;
         converge(story, world).await
     };
+    let beside = OptionFuture::from(neighbour.map(World::run));
     tokio::select! {
         biased;
         told = told => told,
         () = explorer.over.notified() => Ok(()),
         () = world.run() => Err("the world stopped".to_owned()),
+        Some(()) = beside => Err("the neighbour stopped".to_owned()),
         () = crate::plant::plant(world, bug) => unreachable!("a bug has no end"),
     }
 }
@@ -270,7 +292,13 @@ mod tests {
     fn trace(seed: u64, fault: Fault) -> Vec<Step> {
         let calm = Case::new(Story::Release, seed);
         let reference = run(&calm, None);
-        let number = reference.first + 60;
+        let mut steps = reference.steps.iter().skip(reference.first);
+        let number = match fault {
+            Fault::Denied => {
+                steps.find(|step| step.call.starts_with("watch ")).expect("one").number
+            }
+            _ => reference.first + 60,
+        };
         let end = run(&Case { faults: vec![(number, fault)], ..calm }, Some(&reference));
         assert_eq!(end.violation, None);
         end.steps
@@ -278,7 +306,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_trace_faults_included() {
-        for fault in [Fault::CrashAfter, Fault::Error, Fault::Cut] {
+        for fault in [Fault::CrashAfter, Fault::Error, Fault::Cut, Fault::Denied] {
             let first = trace(7, fault);
             assert!(first == trace(7, fault), "two runs of one seed differ");
             assert!(first != trace(8, fault), "two seeds give one trace");

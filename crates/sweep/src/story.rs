@@ -3,6 +3,7 @@
 mod hosts;
 mod pods;
 mod recovery;
+mod sharing;
 mod steps;
 
 use std::fmt;
@@ -11,8 +12,9 @@ use std::time::Duration;
 use applecart_sim::faults::Process;
 use applecart_sim::world::{FLEET, Install, World};
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
-pub use steps::{MACHINES, all, machines, number, scale};
+pub use steps::{MACHINES, all, machines, number, said, scale};
 use steps::{empty_fleet, fleet, has_host, reach, running, want_runners};
 
 /// How long two providers both believe to lead: longer than a claim and a bootstrap take.
@@ -23,7 +25,7 @@ const CLAIM_PREFIX: &str = "macs-";
 const HASTE: Duration = Duration::from_secs(20);
 
 /// A story that every fault must leave with the same end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 pub enum Story {
     /// One Machine gets a Mac and becomes Ready.
     Claim,
@@ -91,6 +93,10 @@ pub enum Story {
     TwoLeaders,
     /// A Machine goes while two providers believe to lead, to the end (G7).
     TwoLeadersRelease,
+    /// Two Machines of one name, in two namespaces: the second waits for its turn (LH14).
+    Namesakes,
+    /// Two clusters claim from one pool at once.
+    Neighbours,
 }
 
 /// How big a story's world is.
@@ -101,6 +107,8 @@ pub struct Size {
     pub machines: u32,
     /// Providers that believe to lead.
     pub providers: usize,
+    /// Whether there is a second cluster, of the same size, that shares the pool.
+    pub neighbour: bool,
 }
 
 /// What a story leaves behind.
@@ -130,10 +138,9 @@ impl fmt::Display for Story {
 }
 
 impl Story {
-    /// Every story but those that are open (docs/sweep.md): they are played by name.
+    /// Every story.
     pub fn all() -> impl Iterator<Item = Self> {
-        let open = [Self::TwoLeaders, Self::TwoLeadersRelease];
-        Self::value_variants().iter().copied().filter(move |story| !open.contains(story))
+        Self::value_variants().iter().copied()
     }
 
     /// Whether it begins at any moment of a claim, at another one in each run.
@@ -153,7 +160,8 @@ impl Story {
             _ => (2, 1),
         };
         let leaders = matches!(self, Self::TwoLeaders | Self::TwoLeadersRelease);
-        Size { hosts, machines, providers: if leaders { 2 } else { 1 } }
+        let providers = if leaders { 2 } else { 1 };
+        Size { hosts, machines, providers, neighbour: self == Self::Neighbours }
     }
 
     /// How its provider is installed at first.
@@ -162,6 +170,7 @@ impl Story {
         match self {
             Self::LegacyStranded => Install { default_pool: false, ..usual },
             Self::ForceDelete => Install { claim_prefix: Some(CLAIM_PREFIX), ..usual },
+            Self::Namesakes => Install { sweep_interval: HASTE, ..usual },
             Self::SweepRace => {
                 Install { claim_prefix: Some(CLAIM_PREFIX), sweep_interval: HASTE, ..usual }
             }
@@ -202,7 +211,9 @@ impl Story {
             | Self::UpgradeAnywhere
             | Self::Forget
             | Self::Pod
-            | Self::WarmUp => Leaves::Fleet(0),
+            | Self::WarmUp
+            | Self::Namesakes
+            | Self::Neighbours => Leaves::Fleet(0),
         }
     }
 
@@ -215,7 +226,7 @@ impl Story {
             | Self::UpgradeAnywhere
             | Self::TwoLeaders
             | Self::Rescale => Ok(()),
-            Self::Refill => hosts::empty_pool(world),
+            Self::Refill | Self::Neighbours => hosts::empty_pool(world),
             Self::FailThrice => recovery::fail(world, 3),
             Self::FailEight => recovery::fail(world, 8),
             Self::FailForever => recovery::fail(world, usize::MAX),
@@ -282,6 +293,8 @@ impl Story {
             Self::WarmUp => pods::warm_up(world).await,
             Self::Job => pods::one_job(world).await,
             Self::Drain => pods::drain(world).await,
+            Self::Namesakes => sharing::namesakes(world).await,
+            Self::Neighbours => sharing::neighbours(world).await,
         }
     }
 }

@@ -110,10 +110,21 @@ pub(super) fn advance(
             release::unbind(seen, server, "its bootstrap failed too often")
         }
         LeaseHolder::Us if class == NameClass::Pool => mark(seen, host, lease),
+        LeaseHolder::Us if is_outrun(seen) => release::unbind(seen, server, OUTRUN),
         LeaseHolder::Nobody | LeaseHolder::Us => {
             wait(Reason::NotOurs(host.name.clone()), limits.keep)
         }
     }
+}
+
+/// Why a host that we marked is given up.
+pub(super) const OUTRUN: &str = "somebody else renamed its host before it was claimed";
+
+/// A host that we marked has another name, as when another cluster's rename came last. It never had
+/// ours, Cluster API was not told of it, and others are free.
+fn is_outrun(seen: &Observed) -> bool {
+    let object = &seen.object;
+    object.provider_id.is_none() && object.ordered.is_none() && !seen.is_provisioned()
 }
 
 /// LH16: a host that is gone is another one's turn only while nobody was told of it. A Machine that

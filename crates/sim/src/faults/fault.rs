@@ -3,10 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 macro_rules! faults {
     ($($(#[$doc:meta])* $name:ident = $word:literal;)*) => {
         /// What goes wrong.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
         pub enum Fault {
             $($(#[$doc])* $name,)*
         }
@@ -77,7 +79,7 @@ impl FromStr for Fault {
 }
 
 /// Who is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Edge {
     /// The API server.
     Kubernetes,
@@ -101,7 +103,7 @@ impl fmt::Display for Edge {
 }
 
 /// What kind of a call it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Class {
     /// It may change something.
     Effect,

@@ -4,10 +4,12 @@ use std::fmt;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::fault::{Class, Edge, Fault, possible};
 
 /// One of the processes that are under test.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Process {
     /// The Cluster API provider.
     Provider,
@@ -61,7 +63,7 @@ impl fmt::Display for Process {
 }
 
 /// One call, or one event of a watch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     /// Its number, from 0.
     pub number: usize,

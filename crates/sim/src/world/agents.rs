@@ -75,10 +75,17 @@ fn start_agent(
         }
     };
     let config = Config { timing: config.timing.scaled(world.settings.speed), ..config };
-    let Some(token) = token(start.kubeconfig.as_deref().unwrap_or_default()) else {
-        tracing::error!("the agent's kubeconfig has no token");
+    let kubeconfig = start.kubeconfig.as_deref().unwrap_or_default();
+    let (Some(server), Some(token)) = (entry(kubeconfig, "server"), entry(kubeconfig, "token"))
+    else {
+        tracing::error!("the agent's kubeconfig has no server or no token");
         return None;
     };
+    // It is another cluster's agent.
+    if server != world.settings.api_url {
+        return None;
+    }
+    let token = SecretString::from(token);
     let process = Process::Agent(config.node_name().to_owned());
     let (tart, clock) = (host.tart.clone(), world.settings.clock.clone());
     let faults = world.settings.faults.clone();
@@ -103,9 +110,9 @@ fn start_agent(
     }))
 }
 
-/// The token in a kubeconfig as the provider writes it.
-fn token(kubeconfig: &[u8]) -> Option<SecretString> {
+/// What a kubeconfig says under `key`, as the provider writes it.
+fn entry(kubeconfig: &[u8], key: &str) -> Option<String> {
     let text = std::str::from_utf8(kubeconfig).ok()?;
-    let line = text.lines().find_map(|line| line.trim().strip_prefix("token: "))?;
-    Some(SecretString::from(line.to_owned()))
+    let of_key = |line: &str| Some(line.trim().strip_prefix(key)?.strip_prefix(": ")?.to_owned());
+    text.lines().find_map(of_key)
 }

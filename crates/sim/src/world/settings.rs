@@ -13,9 +13,9 @@ use secrecy::ExposeSecret;
 use serde_json::Value;
 
 use super::crew::Install;
-use super::{AGENT_ROLE, Host, NAMESPACE, POOL_PREFIX};
+use super::{AGENT_ROLE, Host, NAMESPACE, POOL_PREFIX, REGISTRY};
 use crate::faults::Faults;
-use crate::kubernetes::Authority;
+use crate::kubernetes::{ApiServer, Authority, Gate, Setup};
 use crate::mac::{SimMac, tart_bundle};
 use crate::scaleway::{self, Durations, Scaleway};
 use crate::tart::{self, SimTart};
@@ -77,6 +77,17 @@ impl WorldSettings {
     /// A real fleet's `duration` in this world.
     pub(super) fn scale(&self, duration: Duration) -> Duration {
         duration.div_f64(self.speed)
+    }
+
+    /// An API server for it, with nothing in it yet.
+    pub(super) fn api(&mut self) -> ApiServer {
+        ApiServer::set_up(Setup {
+            clock: self.clock.clone(),
+            seed: self.seed,
+            registry: REGISTRY.clone(),
+            gate: self.faults.clone().map(|faults| faults as Arc<dyn Gate>),
+            authority: self.authority.take(),
+        })
     }
 
     /// How often a stand-in looks by itself.

@@ -1,6 +1,6 @@
 //! What an onlooker sees of a world without asking anybody: for oracles and levers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use applecart_api::ids::ServerId;
@@ -16,6 +16,8 @@ use crate::tart::SimTart;
 #[derive(Clone)]
 pub struct Sight {
     pub(super) api: ApiServer,
+    /// Of every cluster that shares this Scaleway, its own included.
+    apis: Vec<ApiServer>,
     pub(super) scaleway: Scaleway,
     pub(super) hosts: Arc<BTreeMap<ServerId, Host>>,
     pub(super) hands: Hands,
@@ -23,13 +25,26 @@ pub struct Sight {
 
 impl Sight {
     pub(super) fn new(api: ApiServer, scaleway: Scaleway, hosts: BTreeMap<ServerId, Host>) -> Self {
-        Self { api, scaleway, hosts: Arc::new(hosts), hands: Hands::default() }
+        let apis = vec![api.clone()];
+        Self { api, apis, scaleway, hosts: Arc::new(hosts), hands: Hands::default() }
     }
 
-    /// All objects of a kind, as they are stored.
+    /// The same, seen from each of two clusters: this one's, and one that `api` serves.
+    pub(super) fn shared(self, api: ApiServer) -> (Self, Self) {
+        let apis = [self.apis.as_slice(), &[api.clone()]].concat();
+        (Self { apis: apis.clone(), ..self.clone() }, Self { api, apis, ..self })
+    }
+
+    /// All objects of a kind, as they are stored, of every cluster there is.
     #[must_use]
     pub fn objects(&self, resource: &str) -> Vec<Arc<Value>> {
-        self.api.objects(resource)
+        self.apis.iter().flat_map(|api| api.objects(resource)).collect()
+    }
+
+    /// Every kind that there is an object of.
+    #[must_use]
+    pub fn resources(&self) -> BTreeSet<String> {
+        self.apis.iter().flat_map(ApiServer::resources).collect()
     }
 
     /// Its Scaleway.

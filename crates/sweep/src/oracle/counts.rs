@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use applecart_sim::faults::{Class, Edge, Fault, Process, Step};
+use serde::{Deserialize, Serialize};
 
 use crate::run::End;
 
@@ -17,7 +18,7 @@ const LONGEST_COMMAND: Duration = Duration::from_mins(10);
 const NODE_LEASE: &str = "create a Node's Lease";
 
 /// How often each thing was done, by what it was.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts(BTreeMap<String, usize>);
 
 impl Counts {

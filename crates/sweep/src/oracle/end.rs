@@ -129,11 +129,11 @@ fn fenced(steps: &[Step]) -> Result<(), String> {
 /// S16: no password anywhere but in Secrets.
 fn secrets(world: &World, steps: &[Step]) -> Result<(), String> {
     let passwords = world.passwords();
-    for resource in world.api().resources() {
+    for resource in world.sight().resources() {
         if resource == "secrets" {
             continue;
         }
-        for object in world.api().objects(&resource) {
+        for object in world.sight().objects(&resource) {
             let text = object.to_string();
             if passwords.iter().any(|password| text.contains(password.as_str())) {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
@@ -201,7 +201,7 @@ fn of_machines(world: &World) -> Vec<String> {
 }
 
 fn names(world: &World, resource: &str, which: impl Fn(&Value) -> bool) -> Vec<String> {
-    let objects = world.api().objects(resource);
+    let objects = world.sight().objects(resource);
     let chosen = objects.iter().filter(|object| which(object));
     chosen.map(|object| object["metadata"]["name"].as_str().unwrap_or_default().into()).collect()
 }

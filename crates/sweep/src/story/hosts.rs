@@ -42,7 +42,7 @@ pub async fn roll(world: &World) -> Result<(), String> {
     fleet(world, 1).await
 }
 
-/// Leaves the pool without a host.
+/// Takes a host out of the pool, by hand.
 pub fn empty_pool(world: &World) -> Result<(), String> {
     let host = in_pool(world).ok_or("no host in the pool")?;
     world.rename_by_hand(&host.id, BY_HAND);
@@ -53,10 +53,16 @@ pub fn empty_pool(world: &World) -> Result<(), String> {
 pub async fn refill(world: &World) -> Result<(), String> {
     scale(world, 1).await?;
     reach("no host told", || is_told(world, "NoAvailableHost")).await?;
+    fill_pool(world)?;
+    fleet(world, 1).await
+}
+
+/// Puts the host that was taken out of the pool back.
+pub fn fill_pool(world: &World) -> Result<(), String> {
     let hosts = world.scaleway().hosts();
     let host = hosts.iter().find(|host| host.name == BY_HAND).ok_or("no host by hand")?;
     world.rename_by_hand(&host.id, &format!("{POOL_PREFIX}refill"));
-    fleet(world, 1).await
+    Ok(())
 }
 
 /// Waits until the sweep has removed what belongs to no host and to no object any more.
@@ -69,7 +75,7 @@ async fn swept_up(world: &World) -> Result<(), String> {
     };
     reach("no Lease of a host that is gone", || all(world, LEASES, lasts)).await?;
     let names = || -> Vec<Value> {
-        let machines = world.api().objects(MACHINES);
+        let machines = world.sight().objects(MACHINES);
         machines.iter().map(|machine| machine["metadata"]["name"].clone()).collect()
     };
     let belongs = |object: &Value| {
@@ -147,7 +153,7 @@ pub async fn move_away(world: &World) -> Result<(), String> {
     Kind::Cluster.patch(world, CLUSTER, json!({"spec": {"paused": true}})).await?;
     let name = lease::name(&host.id);
     let moved = || {
-        let leases = world.api().objects("leases.coordination.k8s.io");
+        let leases = world.sight().objects("leases.coordination.k8s.io");
         let of_host = leases.iter().find(|lease| lease["metadata"]["name"] == *name);
         of_host.is_some_and(|l| l["metadata"]["annotations"][lease::MOVED] == "true")
     };

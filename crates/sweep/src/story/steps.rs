@@ -10,7 +10,9 @@ use applecart_api::runner_pool::RunnerPool;
 use applecart_sim::scaleway::HostView;
 use applecart_sim::world::{FLEET, NAMESPACE, POOL, World};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+};
 use kube::{Api, ResourceExt};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -41,6 +43,10 @@ pub enum Kind {
 
 impl Kind {
     fn api(self, world: &World) -> Api<DynamicObject> {
+        Api::namespaced_with(world.client(), NAMESPACE, &self.resource())
+    }
+
+    fn resource(self) -> ApiResource {
         let (group, version, kind) = match self {
             Self::Cluster => ("cluster.x-k8s.io", "v1beta2", "Cluster"),
             Self::Machine => ("cluster.x-k8s.io", "v1beta2", "Machine"),
@@ -54,8 +60,22 @@ impl Kind {
                 "ScalewayAppleSiliconMachineTemplate",
             ),
         };
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-        Api::namespaced_with(world.client(), NAMESPACE, &resource)
+        ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+    }
+
+    /// Makes an object in some namespace.
+    pub async fn create_in(
+        self,
+        world: &World,
+        namespace: &str,
+        name: &str,
+        spec: Value,
+    ) -> Result<(), String> {
+        let resource = self.resource();
+        let api = Api::namespaced_with(world.client(), namespace, &resource);
+        let object = DynamicObject::new(name, &resource).data(json!({"spec": spec}));
+        let created = api.create(&PostParams::default(), &object).await;
+        created.map(drop).map_err(|error| error.to_string())
     }
 
     /// Changes one object.
@@ -90,7 +110,7 @@ impl Kind {
         let fresh = DynamicObject { metadata: kube::api::ObjectMeta::default(), ..object };
         let mut fresh = fresh.within(NAMESPACE);
         fresh.metadata.name = Some(copy.to_owned());
-        let created = api.create(&kube::api::PostParams::default(), &fresh).await;
+        let created = api.create(&PostParams::default(), &fresh).await;
         created.map(drop).map_err(|error| error.to_string())
     }
 }
@@ -132,7 +152,7 @@ pub async fn want_runners(world: &World, replicas: u32) -> Result<(), String> {
 
 /// All objects that own hosts.
 pub fn machines(world: &World) -> Vec<ScalewayAppleSiliconMachine> {
-    let objects = world.api().objects(MACHINES);
+    let objects = world.sight().objects(MACHINES);
     let read = |object: &Arc<Value>| ScalewayAppleSiliconMachine::deserialize(&**object).ok();
     objects.iter().filter_map(read).collect()
 }
@@ -160,12 +180,12 @@ pub async fn annotate(
 /// Whether all objects of a kind are so. Stories look once a second, so at what is stored: reading
 /// it into types would take longer than most of what they wait for.
 pub fn all(world: &World, resource: &str, are: impl Fn(&Value) -> bool) -> bool {
-    world.api().objects(resource).iter().all(|object| are(object))
+    world.sight().objects(resource).iter().all(|object| are(object))
 }
 
 /// How many objects of a kind there are.
 pub fn number(world: &World, resource: &str) -> usize {
-    world.api().objects(resource).len()
+    world.sight().objects(resource).len()
 }
 
 fn of_pool(object: &Value) -> bool {
@@ -190,6 +210,22 @@ pub fn is_told(world: &World, reason: &str) -> bool {
     !all(world, MACHINES, |machine| !told(machine))
 }
 
+/// What each Machine says that it waits for.
+pub fn said(world: &World) -> String {
+    let of = |machine: &Arc<Value>| {
+        let conditions = machine["status"]["conditions"].as_array();
+        let ready = conditions.and_then(|all| all.iter().find(|one| one["type"] == "Ready"));
+        let metadata = &machine["metadata"];
+        let [reason, message] = ["reason", "message"].map(|field| ready.map(|it| &it[field]));
+        let [reason, message] = [reason, message].map(|it| it.and_then(Value::as_str));
+        let name = metadata["name"].as_str().unwrap_or_default();
+        let (reason, message) = (reason.unwrap_or("nothing"), message.unwrap_or_default());
+        format!("{name} says {reason}: {message}")
+    };
+    let all: Vec<String> = world.sight().objects(MACHINES).iter().map(of).collect();
+    if all.is_empty() { "there is no Machine".to_owned() } else { all.join(", ") }
+}
+
 /// Runners that run and shall stay.
 pub fn running(world: &World) -> Vec<Arc<Value>> {
     let runs = |pod: &Value| {
@@ -197,7 +233,7 @@ pub fn running(world: &World) -> Vec<Arc<Value>> {
             && pod["status"]["phase"] == "Running"
             && pod["metadata"]["deletionTimestamp"].is_null()
     };
-    let mut pods = world.api().objects("pods");
+    let mut pods = world.sight().objects("pods");
     pods.retain(|pod| runs(pod));
     pods
 }

@@ -84,6 +84,11 @@ fn claim_rows() -> Vec<Row> {
         Some(Action::TakeLease { server: server(), version: version.map(Into::into), used: false })
     };
     let claiming = NameClass::claiming(&fresh().marker());
+    let elsewhere = applecart_api::name_class::Marker {
+        cluster: "5eedf00d".parse().unwrap(),
+        ..fresh().marker()
+    };
+    let neighbours = NameClass::claiming(&elsewhere);
     let marked = |ago| Lease { marked_at: Some(now() - Duration::from_secs(ago)), ..ours() };
     let other = Lease { holder: LeaseHolder::Other("b".into()), ..ours() };
     vec![
@@ -144,20 +149,38 @@ fn claim_rows() -> Vec<Row> {
             Reason::Adopting,
         ),
         ("held by another", bound(NAME, other), None, Reason::HeldByOther("b".into())),
-        ("renamed by hand", bound("mine", ours()), None, Reason::NotOurs("mine".into())),
+        (
+            "renamed by hand",
+            with(bound("mine", ours()), |s| s.object.provider_id = prepared().object.provider_id),
+            None,
+            Reason::NotOurs("mine".into()),
+        ),
+        (
+            "another cluster's rename came last",
+            with(bound(&neighbours, marked(15)), |s| {
+                s.object.status.server_id = Some(SERVER.into());
+            }),
+            Some(Action::ClearLease(server())),
+            Reason::HostReleased(claim::OUTRUN),
+        ),
+        (
+            "another cluster has given it its name already",
+            bound("theirs", marked(15)),
+            Some(Action::ClearLease(server())),
+            Reason::HostReleased(claim::OUTRUN),
+        ),
         ("unleased stranger", bound("mine", Lease::free()), None, Reason::NotOurs("mine".into())),
     ]
 }
 
 fn bootstrap_rows() -> Vec<Row> {
-    let provider_id = format!("scw-applesilicon://fr-par-1/{SERVER}").parse().unwrap();
     let since = now();
     let step = Some(("power".to_owned(), 3, 9));
     vec![
         (
             "claimed",
             bound(NAME, ours()),
-            Some(Action::SetProviderId(Some(provider_id))),
+            Some(Action::SetProviderId(prepared().object.provider_id)),
             Reason::Preparing,
         ),
         (
