@@ -22,6 +22,8 @@ pub enum Needs {
     OwnControlPlane,
     /// Cluster API's own manager on the shared control plane.
     ClusterApi,
+    /// The same, and a fleet on it that all such scenarios share, in their order.
+    Contract,
     /// All programs, and no control plane: those that it needs it starts itself.
     Programs,
 }
@@ -73,6 +75,12 @@ impl Ground {
         self.seed
     }
 
+    /// Whether scenarios may run beside on another ground: a cluster of somebody's is the only one.
+    #[must_use]
+    pub fn may_have_a_second(&self) -> bool {
+        !matches!(self.origin, Origin::Existing { .. })
+    }
+
     /// Why this ground cannot carry what a scenario needs, if it cannot.
     #[must_use]
     pub fn cannot_carry(&self, needs: Needs) -> Option<&'static str> {
@@ -87,7 +95,7 @@ impl Ground {
             (Origin::Existing { .. }, Needs::OwnControlPlane) => {
                 Some("it starts control planes of its own, and KUBECONFIG names an existing one")
             }
-            (Origin::Assets(_) | Origin::Existing { .. }, Needs::ClusterApi) => {
+            (Origin::Assets(_) | Origin::Existing { .. }, Needs::ClusterApi | Needs::Contract) => {
                 Some("only a control plane of our own can reach Cluster API's webhooks here")
             }
             (Origin::Assets(_) | Origin::Existing { .. }, Needs::Programs) => {
@@ -135,7 +143,7 @@ impl Ground {
     /// Starts what is shared by scenarios with this need.
     pub async fn prepare(&mut self, needs: Needs) -> Result<()> {
         match (needs, &self.origin) {
-            (Needs::ClusterApi, _) => self.cluster_api().await.map(|_| ()),
+            (Needs::ClusterApi | Needs::Contract, _) => self.cluster_api().await.map(|_| ()),
             (Needs::OwnControlPlane | Needs::Programs, _) | (_, Origin::Existing { .. }) => Ok(()),
             (Needs::ApiServer | Needs::Controllers, _) => self.control_plane().await.map(|_| ()),
         }

@@ -1,15 +1,22 @@
-//! Runs scenarios one after the other and tells how each ended.
+//! Runs scenarios, a few at once, and tells how each ended.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use anyhow::{Error, Result, anyhow, ensure};
 use futures::FutureExt;
+use futures::future::join_all;
 use tokio::time::Instant;
 
 use crate::Ground;
+use crate::ground::Needs;
 use crate::scenarios::{ALL, MISSING, Scenario};
+
+/// So many scenarios run at once, each on a ground of its own: most of them mostly wait.
+const LANES: usize = 2;
 
 /// Prints the scenarios.
 pub fn list() {
@@ -24,18 +31,52 @@ pub fn list() {
 pub async fn run(wanted: &[String], keep: bool, seed: u64) -> Result<bool> {
     let chosen: Vec<&Scenario> = ALL.iter().filter(|scenario| scenario.is_in(wanted)).collect();
     ensure!(!chosen.is_empty(), "no scenario is called like that: see `cargo xtask e2e --list`");
-    let mut ground = Ground::from_environment(seed).await?;
-    let mut counts = Counts { not_asked_for: ALL.len() - chosen.len(), ..Counts::default() };
-    for scenario in chosen {
-        run_one(scenario, &mut ground, &mut counts).await;
+    let counts = Counts { not_asked_for: ALL.len() - chosen.len(), ..Counts::default() };
+    let (counts, queue) = (RefCell::new(counts), RefCell::new(queued(chosen)));
+    let mut grounds = vec![Ground::from_environment(seed).await?];
+    let most = queue.borrow().len().min(LANES);
+    while !keep && grounds.len() < most && grounds[0].may_have_a_second() {
+        grounds.push(Ground::from_environment(seed).await?);
     }
+    join_all(grounds.iter_mut().map(|ground| lane(ground, &queue, &counts))).await;
     print_missing();
-    println!("{counts}");
-    if keep {
-        keep_up(&mut ground).await?;
+    println!("{}", counts.borrow());
+    for mut ground in grounds {
+        if keep {
+            keep_up(&mut ground).await?;
+        }
+        ground.leave().await?;
     }
-    ground.leave().await?;
-    Ok(counts.failed == 0)
+    let failed = counts.borrow().failed;
+    Ok(failed == 0)
+}
+
+/// What runs on one ground, one after the other: a scenario alone, or all that share a fleet.
+fn queued(chosen: Vec<&'static Scenario>) -> VecDeque<Vec<&'static Scenario>> {
+    let mut queue: VecDeque<Vec<&Scenario>> = VecDeque::new();
+    for scenario in chosen {
+        let shares = |others: &Vec<&Scenario>| others[0].needs == Needs::Contract;
+        let sharing = queue.iter_mut().find(|others| shares(others));
+        match sharing.filter(|_| scenario.needs == Needs::Contract) {
+            Some(others) => others.push(scenario),
+            None => queue.push_back(vec![scenario]),
+        }
+    }
+    queue
+}
+
+/// Runs on one ground what no other lane has begun, until nothing is left.
+async fn lane(
+    ground: &mut Ground,
+    queue: &RefCell<VecDeque<Vec<&Scenario>>>,
+    counts: &RefCell<Counts>,
+) {
+    loop {
+        let Some(next) = queue.borrow_mut().pop_front() else { return };
+        for scenario in next {
+            run_one(scenario, ground, counts).await;
+        }
+    }
 }
 
 /// What became of every scenario there is.
@@ -64,10 +105,10 @@ impl fmt::Display for Counts {
     }
 }
 
-async fn run_one(scenario: &Scenario, ground: &mut Ground, counts: &mut Counts) {
+async fn run_one(scenario: &Scenario, ground: &mut Ground, counts: &RefCell<Counts>) {
     let name = scenario.name;
     if let Some(why) = ground.cannot_carry(scenario.needs) {
-        counts.left_out += 1;
+        counts.borrow_mut().left_out += 1;
         println!("left out        {name}: {why}");
         return;
     }
@@ -85,11 +126,11 @@ async fn run_one(scenario: &Scenario, ground: &mut Ground, counts: &mut Counts) 
     let time = seconds(start.elapsed());
     match done {
         Ok(()) => {
-            counts.passed += 1;
+            counts.borrow_mut().passed += 1;
             println!("ok      {time} {name}");
         }
         Err(error) => {
-            counts.failed += 1;
+            counts.borrow_mut().failed += 1;
             let seed = ground.seed();
             println!("FAILED  {time} {name} (--seed {seed})\n{error:#}\n{}", ground.tails());
         }

@@ -51,7 +51,7 @@ macro_rules! scenario {
     };
 }
 
-/// Every scenario, in the order in which they run.
+/// Every scenario, in the order in which they begin.
 pub const ALL: &[Scenario] = &[
     scenario!(ApiServer, ground::the_api_server_answers_and_knows_who_asks),
     scenario!(
@@ -81,6 +81,20 @@ pub const ALL: &[Scenario] = &[
         ClusterApi,
         contract::cluster_api_believes_what_our_machine_says_under_both_contracts
     ),
+    scenario!(Contract, contract_live::contract_07_a_fresh_object_is_left_alone),
+    scenario!(Contract, contract_live::contract_08_the_finalizer_comes_before_the_first_call),
+    scenario!(Contract, contract_live::contract_11_a_lost_host_is_told),
+    scenario!(Contract, contract_live::contract_09_provisioned_comes_with_a_provider_id),
+    scenario!(Contract, contract_live::contract_13_machines_are_ready_and_available),
+    scenario!(Contract, contract_live::contract_18_what_others_wrote_stays),
+    scenario!(Contract, contract_live::contract_14_paused_means_no_call_outside),
+    scenario!(Contract, contract_live::contract_21_an_externally_managed_cluster_is_left_alone),
+    scenario!(Contract, contract_live::contract_10_what_is_provisioned_stays_so),
+    scenario!(Contract, contract_live::contract_12_a_time_moves_with_its_status_alone),
+    scenario!(Contract, contract_live::contract_04_conditions_always_have_reason_and_time),
+    scenario!(Contract, contract_live::contract_05_nothing_of_ours_holds_a_null),
+    scenario!(Contract, contract_live::contract_24_delete_for_move_calls_nobody),
+    scenario!(Contract, contract_live::contract_15_an_orphan_deletes_cleanly),
     scenario!(
         ClusterApi,
         fleet::a_fleet_grows_shrinks_and_leaves_nothing_while_processes_are_killed
@@ -105,20 +119,6 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario!(ClusterApi, recovery::a_wedged_mac_recovers_through_the_tiers_and_delays_nobody),
     scenario!(ClusterApi, moving::contract_22_a_fleet_moves_to_another_cluster_and_no_host_notices),
-    scenario!(ClusterApi, contract_live::contract_07_a_fresh_object_is_left_alone),
-    scenario!(ClusterApi, contract_live::contract_08_the_finalizer_comes_before_the_first_call),
-    scenario!(ClusterApi, contract_live::contract_11_a_lost_host_is_told),
-    scenario!(ClusterApi, contract_live::contract_09_provisioned_comes_with_a_provider_id),
-    scenario!(ClusterApi, contract_live::contract_13_machines_are_ready_and_available),
-    scenario!(ClusterApi, contract_live::contract_18_what_others_wrote_stays),
-    scenario!(ClusterApi, contract_live::contract_14_paused_means_no_call_outside),
-    scenario!(ClusterApi, contract_live::contract_21_an_externally_managed_cluster_is_left_alone),
-    scenario!(ClusterApi, contract_live::contract_10_what_is_provisioned_stays_so),
-    scenario!(ClusterApi, contract_live::contract_12_a_time_moves_with_its_status_alone),
-    scenario!(ClusterApi, contract_live::contract_04_conditions_always_have_reason_and_time),
-    scenario!(ClusterApi, contract_live::contract_05_nothing_of_ours_holds_a_null),
-    scenario!(ClusterApi, contract_live::contract_24_delete_for_move_calls_nobody),
-    scenario!(ClusterApi, contract_live::contract_15_an_orphan_deletes_cleanly),
     scenario!(OwnControlPlane, ground::two_control_planes_run_side_by_side),
     scenario!(OwnControlPlane, ground::kill_9_of_the_runner_leaves_no_process),
     scenario!(OwnControlPlane, ground::ctrl_c_ends_everything_and_leaves_no_data),
