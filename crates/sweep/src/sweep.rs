@@ -30,7 +30,7 @@ pub struct Breadth {
 /// One run in so many is watched for half an hour after it came to rest.
 const SHORT_IN: usize = 50;
 /// One plan in so many is run a second time, from its beginning.
-const AGAIN_IN: usize = 10;
+const AGAIN_IN: usize = 50;
 /// Traces that are printed for one story; of further violations only their commands.
 const TRACES: usize = 1;
 /// Steps of a trace that are printed before and after the first fault.

@@ -88,6 +88,12 @@ pub const KNOWN: &[Known] = &[
         sometimes: true,
     },
     Known {
+        case: "Pod",
+        path: "metadata.resourceVersion",
+        reason: "deleted while the real scheduler writes to it, a Pod is answered without a version",
+        sometimes: true,
+    },
+    Known {
         case: "create at an object's path",
         path: "code",
         reason: "the real server creates custom resources there, by accident",
