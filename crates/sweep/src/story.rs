@@ -21,6 +21,8 @@ use steps::{empty_fleet, fleet, has_host, reach, running, want_runners};
 const OVERLAP: Duration = Duration::from_mins(4);
 /// Names of Machines here, by which an orphan is known.
 const CLAIM_PREFIX: &str = "macs-";
+/// How long a host may not be deleted yet: its Lease goes when it does, after any silence.
+const FLOOR: Duration = Duration::from_hours(30);
 /// How often a sweep looks that races with claims.
 const HASTE: Duration = Duration::from_secs(20);
 
@@ -273,7 +275,7 @@ impl Story {
             Self::Roll => hosts::roll(world).await,
             Self::Refill => hosts::refill(world).await,
             Self::Terminate => hosts::terminate(world, Duration::ZERO).await,
-            Self::TerminateEarly => hosts::terminate(world, Duration::from_hours(6)).await,
+            Self::TerminateEarly => hosts::terminate(world, FLOOR).await,
             Self::ReleaseRebooting => hosts::release_rebooting(world).await,
             Self::Vanish => hosts::vanish(world).await,
             Self::Rename => hosts::rename(world).await,
