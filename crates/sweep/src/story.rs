@@ -23,6 +23,9 @@ const OVERLAP: Duration = Duration::from_mins(4);
 const CLAIM_PREFIX: &str = "macs-";
 /// How long a host may not be deleted yet: its Lease goes when it does, after any silence.
 const FLOOR: Duration = Duration::from_hours(30);
+/// How often a sweep looks that a story waits for: what fails is tried again within the time that
+/// an oracle allows.
+const SOON: Duration = Duration::from_mins(5);
 /// How often a sweep looks that races with claims.
 const HASTE: Duration = Duration::from_secs(20);
 
@@ -171,8 +174,12 @@ impl Story {
         let usual = Install::default();
         match self {
             Self::LegacyStranded => Install { default_pool: false, ..usual },
-            Self::ForceDelete => Install { claim_prefix: Some(CLAIM_PREFIX), ..usual },
-            Self::Namesakes => Install { sweep_interval: HASTE, ..usual },
+            Self::ForceDelete => {
+                Install { claim_prefix: Some(CLAIM_PREFIX), sweep_interval: SOON, ..usual }
+            }
+            Self::Terminate | Self::TerminateEarly | Self::Vanish | Self::Namesakes => {
+                Install { sweep_interval: SOON, ..usual }
+            }
             Self::SweepRace => {
                 Install { claim_prefix: Some(CLAIM_PREFIX), sweep_interval: HASTE, ..usual }
             }
