@@ -65,7 +65,10 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         key: SecretString::from(key),
         pinned: arguments.host_key.clone().map(HostKey),
     };
-    let public = public_key(&target.key).context("--key: not a private SSH key")?;
+    let public = match public_key(&target.key) {
+        Err(error @ (MacError::EncryptedKey | MacError::RsaKey)) => bail!("--key: {error}"),
+        other => other.context("--key: not a private SSH key")?,
+    };
     let wait = Duration::from_secs(arguments.wait);
     let session = match wait_for_ssh(&Ssh::default(), &target, wait).await {
         Ok(session) => session,
@@ -158,6 +161,8 @@ fn way_out(error: &MacError, target: &Target, public: &str) -> String {
             .to_owned(),
         MacError::Protocol { .. }
         | MacError::BadKey(_)
+        | MacError::EncryptedKey
+        | MacError::RsaKey
         | MacError::Unknown { .. }
         | MacError::TimedOut { .. }
         | MacError::Refused { .. }

@@ -174,6 +174,15 @@ pub enum MacError {
     /// Our own private key is not one.
     #[error("the private SSH key cannot be read")]
     BadKey(#[source] russh::keys::Error),
+    /// Our own private key is locked with a passphrase, which nobody gives us.
+    #[error(
+        "the private SSH key is encrypted: give a copy without passphrase, as \
+         `ssh-keygen -p -N '' -f <copy>` makes it"
+    )]
+    EncryptedKey,
+    /// Our own private key is of a kind that we cannot sign with.
+    #[error("the private SSH key is an RSA key: give an Ed25519 or ECDSA one")]
+    RsaKey,
     /// The connection was lost after something was sent: it may have happened.
     #[error("lost the connection during {doing}: it may or may not have happened")]
     Unknown {

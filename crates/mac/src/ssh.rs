@@ -284,6 +284,7 @@ async fn log_in(
     key: russh::keys::PrivateKey,
 ) -> Result<(), MacError> {
     let user = target.user.to_string();
+    // Only RSA has a choice of digests, and `key::parse` takes no RSA key.
     let key = PrivateKeyWithHashAlg::new(Arc::new(key), None);
     let login = timeout(within, handle.authenticate_publickey(&user, key)).await;
     match login {
