@@ -134,7 +134,7 @@ pub struct File {
 #[derive(Debug, thiserror::Error)]
 pub enum MacError {
     /// Nobody answered: never connected, nothing was sent.
-    #[error("cannot reach {address} within {} s", .within.as_secs())]
+    #[error("cannot reach {address}{}", waited(*.within, .source.as_ref()))]
     Unreachable {
         /// Address and port that were tried.
         address: String,
@@ -224,4 +224,9 @@ pub enum MacError {
         /// The limit.
         limit_bytes: usize,
     },
+}
+
+/// How long a silent host was waited for; one that said no was not waited for.
+fn waited(within: Duration, said: Option<&std::io::Error>) -> String {
+    said.map_or_else(|| format!(" within {} s", within.as_secs()), |_| String::new())
 }

@@ -268,6 +268,11 @@ async fn connect(
         (Ok(handle), Some(key)) => Ok(Attempt::Connected(handle, key.clone())),
         (Err(russh::Error::UnknownKey), Some(key)) => Ok(Attempt::OtherKey(key.clone())),
         (Err(russh::Error::IO(source)), _) => Err(unreachable(Some(source))),
+        // A server that is still starting, or has too many at its door, takes us and hangs up.
+        (Err(russh::Error::Disconnect | russh::Error::HUP), None) => {
+            let said = "it closes the connection before it shows a key";
+            Err(unreachable(Some(std::io::Error::new(std::io::ErrorKind::ConnectionReset, said))))
+        }
         (Err(source), _) => Err(MacError::Protocol { address: address.to_owned(), source }),
         (Ok(_), None) => {
             let source = russh::Error::UnknownKey;

@@ -12,7 +12,8 @@ use std::process::{Child, Command as Process, Stdio};
 use std::time::{Duration, Instant};
 
 use applecart_mac::{
-    Command, Dial, File, HostKey, KeyPair, MacError, Owner, Privilege, Script, Session, Ssh, Target,
+    Command, Dial, File, HostKey, KeyPair, MacError, Owner, Privilege, Script, Session, Ssh,
+    Target, wait_for_ssh,
 };
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
@@ -293,8 +294,30 @@ async fn refused_silent_and_absent_hosts_are_told_apart() {
     let dial = Ssh::default().connect_timeout(Duration::from_millis(300));
     let error = dial.dial(&Target { port, ..server.target() }).await.unwrap_err();
     assert!(matches!(error, MacError::Unreachable { source: None, .. }), "{error}");
+    assert!(error.to_string().contains("within"), "{error}");
 
     drop(silent);
     let error = dial.dial(&Target { port, ..server.target() }).await.unwrap_err();
     assert!(matches!(error, MacError::Unreachable { source: Some(_), .. }), "{error}");
+    assert!(!error.to_string().contains("within"), "it was not waited for: {error}");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_up_at_first_is_waited_for() {
+    let server = Server::start();
+    let door = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (port, behind) = (door.local_addr().unwrap().port(), server.port);
+    let opens = tokio::spawn(async move {
+        let (mut first, _) = door.accept().await.unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut first, b"Exceeded MaxStartups\r\n").await.unwrap();
+        drop(first);
+        let (mut second, _) = door.accept().await.unwrap();
+        let mut real = tokio::net::TcpStream::connect(("127.0.0.1", behind)).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut second, &mut real).await;
+    });
+    let target = Target { port, ..server.target() };
+    let session = wait_for_ssh(&Ssh::default(), &target, Duration::from_mins(1)).await;
+    assert!(session.is_ok(), "{:?}", session.err());
+    drop(session);
+    opens.await.unwrap();
 }
