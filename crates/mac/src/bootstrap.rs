@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
+use crate::command::excerpt;
 use crate::steps::{Account, AccountStep, Applied, Cause, Host, State, Step, StepError, scripts};
 use crate::{Command, HostConfig, Mac, MacError, Password, PerHost, Privilege, UserName};
 
@@ -233,8 +234,7 @@ fn verified(state: &State) -> Result<Ended, Cause> {
 
 /// What a host prints is its own; should it repeat a secret of ours, nobody gets to see it.
 fn scrubbed(cause: Cause, secrets: &[String]) -> Cause {
-    let scrub =
-        |text: String| secrets.iter().fold(text, |text, secret| text.replace(secret, "<hidden>"));
+    let scrub = |text: String| excerpt(&text, secrets);
     match cause {
         Cause::Failed { doing, status, stderr } => {
             Cause::Failed { doing, status, stderr: scrub(stderr) }

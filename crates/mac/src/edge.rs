@@ -204,7 +204,7 @@ pub enum MacError {
         doing: String,
         /// The exit status.
         status: i32,
-        /// What the host said, shortened.
+        /// What the host said; shortened in what a bootstrap returns.
         stderr: String,
     },
     /// What was to be sent could not be read here.

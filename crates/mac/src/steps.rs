@@ -238,7 +238,7 @@ pub enum Cause {
         doing: String,
         /// Its exit status.
         status: i32,
-        /// What it complained about, shortened.
+        /// What it complained about; shortened in what a bootstrap returns.
         stderr: String,
     },
     /// All was applied, and still is not as desired.

@@ -223,7 +223,7 @@ async fn arguments_arrive_as_they_are_and_a_status_is_an_answer() {
     let script = Script { name: "fail", text: "cat >&2; exit 7" };
     let fail = Command::script(script, &[], Privilege::User).stdin("no\n");
     let output = mac.run(&fail).await.unwrap();
-    assert_eq!((output.status, output.complaint().as_str()), (7, "no"));
+    assert_eq!((output.status, output.complaint().as_str()), (7, "no\n"));
     let script = Script { name: "die", text: "kill -9 $$" };
     let output = mac.run(&Command::script(script, &[], Privilege::User)).await.unwrap();
     assert_eq!(output.status, 137, "128 and the signal");
@@ -238,7 +238,7 @@ async fn a_password_is_the_first_line_of_stdin_and_the_rest_is_the_commands() {
     let right = command.clone().stdin(format!("{PASSWORD}\nrest"));
     assert_eq!(mac.run(&right).await.unwrap().text(), "rest");
     let wrong = mac.run(&command.stdin("wrong\n")).await.unwrap();
-    assert_eq!((wrong.status, wrong.complaint().as_str()), (1, "Sorry, try again."));
+    assert_eq!((wrong.status, wrong.complaint().as_str()), (1, "Sorry, try again.\n"));
 }
 
 #[tokio::test]
