@@ -53,13 +53,14 @@ const READ: Script =
     Script { name: "read a file", text: r#"if [ -e "$1" ]; then exec cat "$1"; else exit 44; fi"# };
 
 /// Puts stdin, of `$4` bytes, in place as file `$1` of owner `$2` and mode `$3`.
-const WRITE: Script = Script {
+pub(crate) const WRITE: Script = Script {
     name: "write a file",
     text: r#"set -eu
 umask 022
 mkdir -p "$(dirname "$1")"
 umask 077
-staged=$(mktemp "$1.XXXXXX")
+rm -f "$1".applecart.??????
+staged=$(mktemp "$1.applecart.XXXXXX")
 trap 'rm -f "$staged"' EXIT
 cat >"$staged"
 if [ $(($(wc -c <"$staged"))) -ne "$4" ]; then echo "arrived cut off" >&2; exit 1; fi

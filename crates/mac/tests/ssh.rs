@@ -172,6 +172,9 @@ async fn a_file_is_absent_or_written_as_a_whole_with_mode_and_a_new_inode() {
     let first = fs::metadata(&path).unwrap();
     assert_eq!(first.mode() & 0o7777, 0o600);
     assert_eq!(mac.read(&path).await.unwrap().unwrap(), "one\n");
+    // A power cut leaves the staged file of a write behind.
+    let cut_off = format!("{path}.applecart.a1B2c3");
+    fs::write(&cut_off, "half of a secret").unwrap();
     // Held open, so that the file system cannot give its inode to the next file.
     let held = fs::File::open(&path).unwrap();
     mac.write(&file(&path, b"\0two\xff", 0o755)).await.unwrap();

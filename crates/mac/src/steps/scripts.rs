@@ -97,6 +97,7 @@ pub const INSTALL_SUDOERS: Script = Script {
     text: r#"set -eu
 umask 077
 mkdir -p /etc/sudoers.d
+rm -f /etc/sudoers.d/.applecart.??????
 staged=$(mktemp /etc/sudoers.d/.applecart.XXXXXX)
 trap 'rm -f "$staged"' EXIT
 printf '%s ALL=(ALL) NOPASSWD: ALL\n' "$1" >"$staged"
@@ -114,7 +115,8 @@ pub const RECEIVE: Script = Script {
 umask 022
 mkdir -p "$(dirname "$1")"
 umask 077
-staged=$(mktemp "$1.XXXXXX")
+rm -f "$1".applecart.??????
+staged=$(mktemp "$1.applecart.XXXXXX")
 trap 'rm -f "$staged"' EXIT
 cat >"$staged"
 if ! printf '%s  %s\n' "$2" "$staged" | shasum -a 256 -c - >/dev/null 2>&1; then
@@ -162,6 +164,7 @@ pub const UNPACK_TART: Script = Script {
     name: "unpack Tart",
     text: r#"set -eu
 mkdir -p /usr/local/lib
+rm -rf /usr/local/lib/.tart.??????
 staged=$(mktemp -d /usr/local/lib/.tart.XXXXXX)
 trap 'rm -rf "$staged"' EXIT
 cat >"$staged/archive"
@@ -182,6 +185,7 @@ pub const UNPACK_TAILSCALE: Script = Script {
     name: "unpack Tailscale",
     text: r#"set -eu
 mkdir -p /usr/local/bin /var/lib/tailscale
+rm -rf /usr/local/bin/.tailscale.??????
 staged=$(mktemp -d /usr/local/bin/.tailscale.XXXXXX)
 trap 'rm -rf "$staged"' EXIT
 cat >"$staged/archive"
@@ -326,6 +330,20 @@ mod tests {
             let output =
                 std::process::Command::new("/bin/sh").args(["-n", "-c", script.text]).output();
             assert!(output.unwrap().status.success(), "{script:?}");
+        }
+    }
+
+    #[test]
+    fn a_script_that_stages_first_removes_what_a_power_cut_left() {
+        let stage = [INSTALL_SUDOERS, RECEIVE, UNPACK_TART, UNPACK_TAILSCALE, INSTALL_RUNNER];
+        for script in stage.into_iter().chain([crate::ssh::WRITE]) {
+            let (before, staged) = script.text.split_once("staged=$(mktemp ").expect("it stages");
+            let template = staged.trim_start_matches("-d ").split("XXXXXX").next().unwrap();
+            let template = template.replace('"', "");
+            let removes = |line: &str| {
+                line.trim_start().starts_with("rm -") && line.replace('"', "").contains(&template)
+            };
+            assert!(before.lines().any(removes), "{script:?}");
         }
     }
 
