@@ -376,6 +376,20 @@ async fn shown(mac: &SimMac, argv: &[&str]) -> String {
 }
 
 #[tokio::test(start_paused = true)]
+async fn live_rules_of_another_order_or_reach_are_noticed() {
+    let wide = pf::ANCHOR_RULES.replace(" proto udp from <vm_sources> to 192.168.64.1 port 53", "");
+    let (passes, blocks) = pf::ANCHOR_RULES.split_once("block drop in").unwrap();
+    let (tables, passes) = passes.split_once("pass").unwrap();
+    let reversed = format!("{tables}block drop in{blocks}pass{passes}");
+    for other in [wide, reversed] {
+        let mac = converged().await;
+        mac.put_file("/private/tmp/other", other);
+        shown(&mac, &["pfctl", "-a", pf::ANCHOR, "-f", "/private/tmp/other"]).await;
+        assert_eq!(changed(&run(&mac, &desired()).await.unwrap()), [Step::Firewall]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn tables_that_outlive_their_rules_go_in_both_scopes() {
     // B2, seed 000
     let mac = SimMac::new("a", PASSWORD);
