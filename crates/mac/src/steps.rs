@@ -19,6 +19,7 @@ pub mod scripts;
 mod sudo;
 mod tailscale;
 mod tart;
+mod tries;
 
 pub(crate) use github_runner::ZSHENV_LINE;
 
@@ -104,7 +105,8 @@ impl Step {
     pub fn timeout(self) -> Duration {
         Duration::from_secs(match self {
             Self::Sudo | Self::Power | Self::Hostname | Self::Firewall | Self::Kubeconfig => 120,
-            Self::AutoLogin => 180,
+            // Three kicks and a session, and the same once more for the old password.
+            Self::AutoLogin => 300,
             Self::AgentJob => 240,
             Self::Tart
             | Self::AgentBinary

@@ -270,7 +270,17 @@ impl SimMac {
 
     /// Kills loginwindow; launchd does not start it again by itself.
     pub fn kill_loginwindow(&self) {
-        self.lock().model.loginwindow_runs = false;
+        self.lock().model.end_loginwindow();
+    }
+
+    /// Makes loginwindow one that nothing restarts, or not any more.
+    pub fn set_login_window_stuck(&self, stuck: bool) {
+        self.lock().model.loginwindow_stuck = stuck;
+    }
+
+    /// Makes a loginwindow that is hung up die for good, until launchd is told to start it.
+    pub fn set_hang_up_kills(&self, kills: bool) {
+        self.lock().model.hang_up_kills = kills;
     }
 
     /// Sets how many VMs run. With one, macOS translates their addresses.
@@ -337,7 +347,10 @@ impl SimMac {
     /// Whether a user is logged in on the screen.
     #[must_use]
     pub fn has_session(&self) -> bool {
-        self.lock().model.has_session()
+        self.change(|state| {
+            state.model.pass_time();
+            state.model.has_session()
+        })
     }
 
     /// The agent's process, if it runs.

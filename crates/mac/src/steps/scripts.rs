@@ -91,6 +91,20 @@ printf '%s\n' "$mark" >>"$tries"
 "#,
 };
 
+/// Forgets all tries of the password whose mark is on stdin.
+pub const FORGET_TRIES: Script = Script {
+    name: "forget a password's tries",
+    text: r#"set -eu
+umask 077
+tries=/private/tmp/applecart-password-tries
+read -r mark
+if [ ! -e "$tries" ]; then exit 0; fi
+kept=$(grep -vxF -e "$mark" "$tries" || true)
+printf '%s' "${kept:+$kept
+}" >"$tries"
+"#,
+};
+
 /// Installs the sudo rule of user `$1`. Reads nothing: stdin holds the password or is empty.
 pub const INSTALL_SUDOERS: Script = Script {
     name: "install the sudo rule",
@@ -322,7 +336,7 @@ mod tests {
     #[test]
     fn every_script_is_text_that_a_posix_shell_accepts() {
         let installs = [INSTALL_SUDOERS, RECEIVE, UNPACK_TART, LOAD_FIREWALL, AGENT_FOLDERS];
-        let others = [COUNT_TRY, END_GROUP, UNPACK_TAILSCALE, JOIN_TAILNET];
+        let others = [COUNT_TRY, FORGET_TRIES, END_GROUP, UNPACK_TAILSCALE, JOIN_TAILNET];
         let builders = [BUILDER_FOLDERS, INSTALL_RUNNER, FORGET_RUNNER];
         let others = others.into_iter().chain(builders);
         let all = installs.into_iter().chain(others);
@@ -351,7 +365,9 @@ mod tests {
     fn scripts_name_the_same_paths_and_pattern_as_the_code() {
         use crate::steps::paths;
         assert!(END_LEFTOVERS.text.contains(&COMMAND_MARK[1..]));
-        assert!(COUNT_TRY.text.contains(paths::PASSWORD_TRIES));
+        for script in [COUNT_TRY, FORGET_TRIES] {
+            assert!(script.text.contains(paths::PASSWORD_TRIES), "{script:?}");
+        }
         assert!(INSTALL_SUDOERS.text.contains(&paths::sudoers(&"u".parse().unwrap())[..15]));
         assert!(
             UNPACK_TART.text.contains(paths::TART_APP) && UNPACK_TART.text.contains(VM_PATTERN)
