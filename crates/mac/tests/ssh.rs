@@ -310,17 +310,18 @@ async fn a_server_that_hangs_up_at_first_is_waited_for() {
     let server = Server::start();
     let door = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (port, behind) = (door.local_addr().unwrap().port(), server.port);
-    let opens = tokio::spawn(async move {
+    let opens = async {
         let (mut first, _) = door.accept().await.unwrap();
         tokio::io::AsyncWriteExt::write_all(&mut first, b"Exceeded MaxStartups\r\n").await.unwrap();
         drop(first);
         let (mut second, _) = door.accept().await.unwrap();
         let mut real = tokio::net::TcpStream::connect(("127.0.0.1", behind)).await.unwrap();
         let _ = tokio::io::copy_bidirectional(&mut second, &mut real).await;
-    });
-    let target = Target { port, ..server.target() };
-    let session = wait_for_ssh(&Ssh::default(), &target, Duration::from_mins(1)).await;
+    };
+    let (ssh, target) = (Ssh::default(), Target { port, ..server.target() });
+    let session = tokio::select! {
+        session = wait_for_ssh(&ssh, &target, Duration::from_mins(1)) => session,
+        () = opens => panic!("the server hung up on a session"),
+    };
     assert!(session.is_ok(), "{:?}", session.err());
-    drop(session);
-    opens.await.unwrap();
 }
