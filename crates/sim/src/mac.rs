@@ -273,16 +273,6 @@ impl SimMac {
         self.lock().model.end_loginwindow();
     }
 
-    /// Makes loginwindow one that nothing restarts, or not any more.
-    pub fn set_login_window_stuck(&self, stuck: bool) {
-        self.lock().model.loginwindow_stuck = stuck;
-    }
-
-    /// Makes a loginwindow that is hung up die for good, until launchd is told to start it.
-    pub fn set_hang_up_kills(&self, kills: bool) {
-        self.lock().model.hang_up_kills = kills;
-    }
-
     /// Sets how many VMs run. With one, macOS translates their addresses.
     pub fn set_vms(&self, vms: u32) {
         let mut state = self.lock();
