@@ -109,10 +109,11 @@ async fn dry_run(mac: &dyn Mac, user: &UserName, password: &Password) -> anyhow:
 
 fn summary(out: &mut impl Write, steps: &[StepReport]) -> anyhow::Result<()> {
     for step in steps {
-        let done = match step.done {
+        let done = match &step.done {
             Done::Unchanged => "unchanged",
             Done::Changed => "changed",
             Done::Postponed(_) => "postponed",
+            Done::Failed(_) => "failed",
         };
         writeln!(out, "{:<20} {done:<10} {:>6.1} s", step.step, step.took.as_secs_f64())?;
     }
@@ -121,7 +122,7 @@ fn summary(out: &mut impl Write, steps: &[StepReport]) -> anyhow::Result<()> {
 
 fn finished(report: &Report, address: &str) -> anyhow::Result<()> {
     for step in &report.steps {
-        if let Done::Postponed(why) = step.done {
+        if let Done::Postponed(why) = &step.done {
             bail!("{} was postponed: {why}; try again when none runs", step.step);
         }
     }

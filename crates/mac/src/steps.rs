@@ -100,6 +100,23 @@ impl Step {
         }
     }
 
+    /// Whether a host is a node without it: such a step runs after the agent, and fails alone.
+    #[must_use]
+    pub fn is_optional(self) -> bool {
+        match self {
+            Self::Tailscale | Self::NodeExporter | Self::GithubRunner => true,
+            Self::Sudo
+            | Self::AutoLogin
+            | Self::Power
+            | Self::Hostname
+            | Self::Tart
+            | Self::Firewall
+            | Self::Kubeconfig
+            | Self::AgentBinary
+            | Self::AgentJob => false,
+        }
+    }
+
     /// How long it may take in all. Those that carry megabytes get the time of a slow uplink.
     #[must_use]
     pub fn timeout(self) -> Duration {
@@ -290,14 +307,19 @@ impl StepError {
     /// The whole chain on one line, for a status or an Event.
     #[must_use]
     pub fn explain(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(error) = source {
-            text = format!("{text}: {error}");
-            source = error.source();
-        }
-        text
+        explained(self)
     }
+}
+
+/// An error and all its causes on one line.
+pub(crate) fn explained(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
 }
 
 /// What a step works with.

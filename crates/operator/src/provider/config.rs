@@ -280,9 +280,10 @@ impl Work {
             }
             Err(error) => return Err(chain(&error)),
         };
-        Ok(match report.postponed() {
-            Some(what) => Upkept::Postponed(what),
-            None => Upkept::Current {
+        Ok(match (report.postponed(), report.failed()) {
+            (Some(what), _) => Upkept::Postponed(what),
+            (None, Some(what)) => Upkept::Incomplete(what),
+            (None, None) => Upkept::Current {
                 stamp: self.config.fingerprint().to_string(),
                 awaits_boot: report.awaits_boot(),
             },
