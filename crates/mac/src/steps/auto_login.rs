@@ -64,7 +64,7 @@ pub(super) async fn apply(account: &Account<'_>) -> Result<Applied, Cause> {
             set_user(account).await?;
         }
         if is_proven(account).await? {
-            pending::clear(account, paths::LOGIN_PENDING).await?;
+            accepted(account).await?;
             return Ok(Applied::Done);
         }
         if busy {
@@ -96,11 +96,7 @@ pub(super) async fn apply(account: &Account<'_>) -> Result<Applied, Cause> {
 /// Proves the password on the account by a login, or puts back the one that worked before it.
 async fn prove(account: &Account<'_>) -> Result<(), Cause> {
     let refused = match log_in(account).await {
-        Ok(Login::Session) => {
-            tries::forget(account, account.password.expose()).await?;
-            account.run(Command::root(&["rm", "-f", paths::KCPASSWORD_PROVEN])).await?;
-            return pending::clear(account, paths::LOGIN_PENDING).await;
-        }
+        Ok(Login::Session) => return accepted(account).await,
         Ok(Login::Sealed) => Cause::AutoLoginSealed,
         Ok(Login::Nobody) => Cause::NotVerified("no graphical session came up"),
         Err(cause @ (Cause::Failed { .. } | Cause::NotVerified(_))) => cause,
@@ -108,6 +104,13 @@ async fn prove(account: &Account<'_>) -> Result<(), Cause> {
     };
     restore(account).await?;
     Err(refused)
+}
+
+/// macOS took the password: its tries, the one before it and the mark go, the mark last.
+async fn accepted(account: &Account<'_>) -> Result<(), Cause> {
+    tries::forget(account, account.password.expose()).await?;
+    account.run(Command::root(&["rm", "-f", paths::KCPASSWORD_PROVEN])).await?;
+    pending::clear(account, paths::LOGIN_PENDING).await
 }
 
 /// Closes the file to others, and leaves what is in it alone.

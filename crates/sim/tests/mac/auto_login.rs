@@ -63,12 +63,22 @@ async fn under_running_vms_the_auto_login_password_stays_as_it_is() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_password_is_proven_by_a_new_session_and_the_old_one_does_not_count() {
-    let mac = converged().await;
-    mac.set_password("new");
     let new = HostConfig::new(fleet(), host("new")).unwrap();
-    assert!(run(&mac, &new).await.unwrap().converged());
-    assert_is_a_node(&mac);
-    assert_eq!((on_disk(&mac).as_deref(), mac.wrong_passwords()), (Some("new"), 0));
+    let reference = converged().await;
+    let before = reference.call_counts().0;
+    reference.set_password("new");
+    assert!(run(&reference, &new).await.unwrap().converged());
+    for index in before..reference.call_counts().0 {
+        for verdict in [Verdict::FailBefore, Verdict::HangAfter] {
+            let mac = converged().await;
+            mac.set_password("new");
+            mac.set_gate(Arc::new(FaultAt { index, verdict }));
+            run(&mac, &new).await.unwrap_err();
+            assert!(run(&mac, &new).await.unwrap().converged(), "call {index} {verdict:?}");
+            assert_is_a_node(&mac);
+            assert_eq!((on_disk(&mac).as_deref(), mac.wrong_passwords()), (Some("new"), 0));
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
