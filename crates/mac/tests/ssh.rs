@@ -17,6 +17,7 @@ use applecart_mac::{
 };
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// How long the server may take to listen.
 const STARTS_WITHIN: Duration = Duration::from_secs(20);
@@ -312,7 +313,10 @@ async fn a_server_that_hangs_up_at_first_is_waited_for() {
     let (port, behind) = (door.local_addr().unwrap().port(), server.port);
     let opens = async {
         let (mut first, _) = door.accept().await.unwrap();
-        tokio::io::AsyncWriteExt::write_all(&mut first, b"Exceeded MaxStartups\r\n").await.unwrap();
+        // Read, so that it is closed in order and not reset.
+        assert!(first.read(&mut [0; 256]).await.unwrap() > 0);
+        first.write_all(b"Exceeded MaxStartups\r\n").await.unwrap();
+        first.shutdown().await.unwrap();
         drop(first);
         let (mut second, _) = door.accept().await.unwrap();
         let mut real = tokio::net::TcpStream::connect(("127.0.0.1", behind)).await.unwrap();
