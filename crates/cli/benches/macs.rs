@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use applecart_mac::{
-    Answer, Command, File, HostConfig, Input, Mac, Output, Payload, Report, bootstrap,
+    Answer, Command, Dial, File, HostConfig, Input, Mac, Output, Payload, Report, Session, Ssh,
+    Target, bootstrap,
 };
 use bytes::Bytes;
 use clap::Parser;
@@ -19,6 +20,9 @@ use support::Macs;
 
 /// Lives until it is ended.
 const AGENT: &str = "#!/bin/sh\nwhile :; do sleep 60; done\n";
+
+/// How often a Mac is dialled until it answers: those that just started need a few.
+const DIALS: u64 = 1000;
 
 /// Measures bootstraps over real SSH.
 #[derive(Parser)]
@@ -37,15 +41,16 @@ struct Arguments {
 /// A Mac whose calls are counted.
 struct Counted<'a> {
     mac: &'a dyn Mac,
+    dials: u64,
     calls: AtomicU64,
     sent: AtomicU64,
     received: AtomicU64,
 }
 
 impl<'a> Counted<'a> {
-    fn new(mac: &'a dyn Mac) -> Self {
+    fn new(mac: &'a dyn Mac, dials: u64) -> Self {
         let zero = || AtomicU64::new(0);
-        Self { mac, calls: zero(), sent: zero(), received: zero() }
+        Self { mac, dials, calls: zero(), sent: zero(), received: zero() }
     }
 
     fn send(&self, bytes: usize) {
@@ -60,7 +65,8 @@ impl<'a> Counted<'a> {
     fn figures(&self) -> String {
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         format!(
-            "1 connection, {} round trips, {} sent, {} received",
+            "{} connections, {} round trips, {} sent, {} received",
+            self.dials,
             of(&self.calls),
             kib(of(&self.sent)),
             kib(of(&self.received))
@@ -108,24 +114,36 @@ fn peak_memory() -> String {
     line.map_or("unknown".to_owned(), |line| line.trim().to_owned())
 }
 
+/// A connection, and how many it took to get one.
+async fn dial(target: &Target) -> (Session, u64) {
+    for dials in 1..=DIALS {
+        if let Ok(session) = Ssh::default().dial(target).await {
+            return (session, dials);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{} does not answer", target.address)
+}
+
 /// One Mac from its present state to what it shall be, and the time that it took.
 async fn one(macs: &Macs, index: usize, desired: &HostConfig) -> (Report, String, Duration) {
     let host = macs.host_at(index).await;
     let began = Instant::now();
-    let session = macs.dial_to(&macs.target_of(&host)).await;
-    let counted = Counted::new(&*session.mac);
+    let (session, dials) = dial(&macs.target_of(&host)).await;
+    let counted = Counted::new(&*session.mac, dials);
     let report = bootstrap(&counted, desired, &|_| {}).await.expect("it converges");
     assert!(report.converged(), "{report:?}");
     (report, counted.figures(), began.elapsed())
 }
 
 async fn measure(arguments: &Arguments) {
-    let macs = Macs::start(40, arguments.hosts, AGENT).await;
+    // One is measured alone, before the others.
+    let macs = Macs::start(40, arguments.hosts + 1, AGENT).await;
     let agent = macs.folder.path().join("agent-binary");
     std::fs::write(&agent, vec![7; arguments.agent_mb * 1024 * 1024]).expect("written");
     let agent = Payload::open(agent).expect("a file");
     let mut desired = Vec::new();
-    for index in 0..usize::from(arguments.hosts) {
+    for index in 0..=usize::from(arguments.hosts) {
         let host = macs.host_at(index).await;
         desired.push(macs.desired_with(&host, &format!("bench-{index}"), agent.clone()));
     }

@@ -65,7 +65,10 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         key: SecretString::from(key),
         pinned: arguments.host_key.clone().map(HostKey),
     };
-    let public = public_key(&target.key).context("--key: not a private SSH key")?;
+    let public = match public_key(&target.key) {
+        Err(error @ (MacError::EncryptedKey | MacError::RsaKey)) => bail!("--key: {error}"),
+        other => other.context("--key: not a private SSH key")?,
+    };
     let wait = Duration::from_secs(arguments.wait);
     let session = match wait_for_ssh(&Ssh::default(), &target, wait).await {
         Ok(session) => session,
@@ -106,10 +109,11 @@ async fn dry_run(mac: &dyn Mac, user: &UserName, password: &Password) -> anyhow:
 
 fn summary(out: &mut impl Write, steps: &[StepReport]) -> anyhow::Result<()> {
     for step in steps {
-        let done = match step.done {
+        let done = match &step.done {
             Done::Unchanged => "unchanged",
             Done::Changed => "changed",
             Done::Postponed(_) => "postponed",
+            Done::Failed(_) => "failed",
         };
         writeln!(out, "{:<20} {done:<10} {:>6.1} s", step.step, step.took.as_secs_f64())?;
     }
@@ -118,7 +122,7 @@ fn summary(out: &mut impl Write, steps: &[StepReport]) -> anyhow::Result<()> {
 
 fn finished(report: &Report, address: &str) -> anyhow::Result<()> {
     for step in &report.steps {
-        if let Done::Postponed(why) = step.done {
+        if let Done::Postponed(why) = &step.done {
             bail!("{} was postponed: {why}; try again when none runs", step.step);
         }
     }
@@ -158,6 +162,8 @@ fn way_out(error: &MacError, target: &Target, public: &str) -> String {
             .to_owned(),
         MacError::Protocol { .. }
         | MacError::BadKey(_)
+        | MacError::EncryptedKey
+        | MacError::RsaKey
         | MacError::Unknown { .. }
         | MacError::TimedOut { .. }
         | MacError::Refused { .. }

@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-use crate::steps::{Account, AccountStep, Applied, Cause, Host, State, Step, StepError, scripts};
+use crate::command::excerpt;
+use crate::steps::{
+    Account, AccountStep, Applied, Cause, Host, State, Step, StepError, explained, scripts,
+};
 use crate::{Command, HostConfig, Mac, MacError, Password, PerHost, Privilege, UserName};
 
 /// Where a bootstrap is: told before each step.
@@ -19,7 +22,7 @@ pub struct Progress {
 }
 
 /// How a step ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// It was as desired: nothing was written.
     Unchanged,
@@ -27,6 +30,8 @@ pub enum Done {
     Changed,
     /// It is not as desired, because of running VMs; why.
     Postponed(&'static str),
+    /// It failed, and the host is a node without it ([`Step::is_optional`]); why.
+    Failed(String),
 }
 
 /// One step's end.
@@ -53,15 +58,25 @@ impl Report {
     /// Whether the host is all that it shall be. Only then is its fingerprint its configuration's.
     #[must_use]
     pub fn converged(&self) -> bool {
-        self.steps.iter().all(|step| !matches!(step.done, Done::Postponed(_)))
+        self.steps.iter().all(|step| matches!(step.done, Done::Unchanged | Done::Changed))
     }
 
     /// What waits until no VM runs, for people.
     #[must_use]
     pub fn postponed(&self) -> Option<String> {
-        let why = |step: &StepReport| match step.done {
+        let why = |step: &StepReport| match &step.done {
             Done::Postponed(why) => Some(format!("{}: {why}", step.step)),
-            Done::Unchanged | Done::Changed => None,
+            Done::Unchanged | Done::Changed | Done::Failed(_) => None,
+        };
+        joined(self.steps.iter().filter_map(why))
+    }
+
+    /// What failed and is no part of being a node, for people.
+    #[must_use]
+    pub fn failed(&self) -> Option<String> {
+        let why = |step: &StepReport| match &step.done {
+            Done::Failed(why) => Some(format!("{}: {why}", step.step)),
+            Done::Unchanged | Done::Changed | Done::Postponed(_) => None,
         };
         joined(self.steps.iter().filter_map(why))
     }
@@ -90,6 +105,7 @@ fn joined(parts: impl Iterator<Item = String>) -> Option<String> {
 /// - A host that is as desired is read, not written.
 /// - Cut off anywhere, and run again, it converges.
 /// - An error names its step and holds no secret.
+/// - A step that is no part of being a node fails alone (B22): it is reported, the rest goes on.
 pub async fn bootstrap<M: Mac + ?Sized>(
     mac: &M,
     desired: &HostConfig,
@@ -176,6 +192,10 @@ impl Run<'_> {
             Ok((done, awaits_boot)) => {
                 self.steps.push(StepReport { step, done, awaits_boot, took });
             }
+            Err(cause) if step.is_optional() => {
+                let done = Done::Failed(explained(&scrubbed(cause, secrets)));
+                self.steps.push(StepReport { step, done, awaits_boot: None, took });
+            }
             Err(cause) => {
                 let earlier = std::mem::take(&mut self.steps);
                 let cause = scrubbed(cause, secrets);
@@ -233,8 +253,7 @@ fn verified(state: &State) -> Result<Ended, Cause> {
 
 /// What a host prints is its own; should it repeat a secret of ours, nobody gets to see it.
 fn scrubbed(cause: Cause, secrets: &[String]) -> Cause {
-    let scrub =
-        |text: String| secrets.iter().fold(text, |text, secret| text.replace(secret, "<hidden>"));
+    let scrub = |text: String| excerpt(&text, secrets);
     match cause {
         Cause::Failed { doing, status, stderr } => {
             Cause::Failed { doing, status, stderr: scrub(stderr) }

@@ -185,13 +185,29 @@ impl Output {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// The start of what it complained about, on one line, for an error.
+    /// All that it complained about, as it is: it is shortened once it is scrubbed of secrets.
     #[must_use]
     pub fn complaint(&self) -> String {
-        let text = String::from_utf8_lossy(&self.stderr);
-        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        line.chars().take(EXCERPT_CHARS).collect()
+        String::from_utf8_lossy(&self.stderr).into_owned()
     }
+}
+
+/// The start of what a host printed, on one line and without `secrets`, for an error.
+///
+/// Scrubbed as it was printed, for a secret may have two blanks in a row or lie across the cut; and
+/// once more as one line, for the host may have joined its words itself.
+pub(crate) fn excerpt(text: &str, secrets: &[String]) -> String {
+    let hide = |text: String, secret: &str| {
+        if secret.trim().is_empty() { text } else { text.replace(secret, "<hidden>") }
+    };
+    let text = secrets.iter().fold(text.to_owned(), |text, secret| hide(text, secret));
+    let line = one_line(&text);
+    let line = secrets.iter().fold(line, |line, secret| hide(line, &one_line(secret)));
+    line.chars().take(EXCERPT_CHARS).collect()
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -206,6 +222,19 @@ mod tests {
         assert_eq!(quote("it's $HOME"), r"'it'\''s $HOME'");
         assert_eq!(quote("=ls"), "'=ls'");
         assert_eq!(quote("~root"), "'~root'");
+    }
+
+    #[test]
+    fn a_secret_is_hidden_before_blanks_are_joined_and_text_is_cut() {
+        // LH4
+        let secrets = ["two  blanks".to_owned(), "0123456789abcdef".to_owned()];
+        for printed in ["no: two  blanks", "no: two blanks", "no:\ntwo\n blanks"] {
+            assert_eq!(excerpt(printed, &secrets), "no: <hidden>", "{printed}");
+        }
+        for before in EXCERPT_CHARS - 16..EXCERPT_CHARS {
+            let shown = excerpt(&format!("{}0123456789abcdef", "x".repeat(before)), &secrets);
+            assert!(!shown.contains('0') && shown.len() <= EXCERPT_CHARS, "{shown}");
+        }
     }
 
     #[test]

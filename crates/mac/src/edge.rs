@@ -134,7 +134,7 @@ pub struct File {
 #[derive(Debug, thiserror::Error)]
 pub enum MacError {
     /// Nobody answered: never connected, nothing was sent.
-    #[error("cannot reach {address} within {} s", .within.as_secs())]
+    #[error("cannot reach {address}{}", waited(*.within, .source.as_ref()))]
     Unreachable {
         /// Address and port that were tried.
         address: String,
@@ -174,6 +174,15 @@ pub enum MacError {
     /// Our own private key is not one.
     #[error("the private SSH key cannot be read")]
     BadKey(#[source] russh::keys::Error),
+    /// Our own private key is locked with a passphrase, which nobody gives us.
+    #[error(
+        "the private SSH key is encrypted: give a copy without passphrase, as \
+         `ssh-keygen -p -N '' -f <copy>` makes it"
+    )]
+    EncryptedKey,
+    /// Our own private key is of a kind that we cannot sign with.
+    #[error("the private SSH key is an RSA key: give an Ed25519 or ECDSA one")]
+    RsaKey,
     /// The connection was lost after something was sent: it may have happened.
     #[error("lost the connection during {doing}: it may or may not have happened")]
     Unknown {
@@ -195,7 +204,7 @@ pub enum MacError {
         doing: String,
         /// The exit status.
         status: i32,
-        /// What the host said, shortened.
+        /// What the host said; shortened in what a bootstrap returns.
         stderr: String,
     },
     /// What was to be sent could not be read here.
@@ -215,4 +224,9 @@ pub enum MacError {
         /// The limit.
         limit_bytes: usize,
     },
+}
+
+/// How long a silent host was waited for; one that said no was not waited for.
+fn waited(within: Duration, said: Option<&std::io::Error>) -> String {
+    said.map_or_else(|| format!(" within {} s", within.as_secs()), |_| String::new())
 }

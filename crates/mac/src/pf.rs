@@ -40,13 +40,6 @@ pub const TABLES: [(&str, &[&str]); 2] = [
     ),
 ];
 
-/// The rules that stop a VM: in the form in which `pfctl -sr` prints them.
-pub const BLOCK_RULES: [&str; 3] = [
-    "block drop in quick from <vm_sources> to <blocked_dst>",
-    "block drop out quick from <vm_sources> to <blocked_dst>",
-    "block drop in quick on bridge100 inet6 all",
-];
-
 /// The content of the anchor.
 ///
 /// A VM's packet comes *in* on the host's bridge with the VM's own address, and goes *out* after
@@ -67,11 +60,48 @@ block drop out quick from <vm_sources> to <blocked_dst>
 block drop in quick on bridge100 inet6 all
 ";
 
-/// How many rules the anchor has once loaded.
+/// Words that make a rule match less than it does without them.
+const NARROWING: [&str; 12] = [
+    "on",
+    "proto",
+    "from",
+    "to",
+    "port",
+    "user",
+    "group",
+    "icmp-type",
+    "tos",
+    "tagged",
+    "probability",
+    "!",
+];
+
+/// Whether `printed`, by `pfctl -s rules`, is what the anchor shall have: every rule of it, in its
+/// order, and no other.
 #[must_use]
-pub fn rule_count() -> usize {
-    let rule = |line: &&str| line.starts_with("pass ") || line.starts_with("block ");
-    ANCHOR_RULES.lines().filter(rule).count()
+pub fn are_live(printed: &str) -> bool {
+    let is_rule = |line: &&str| line.starts_with("pass ") || line.starts_with("block ");
+    let ours: Vec<&str> = ANCHOR_RULES.lines().filter(is_rule).collect();
+    let live: Vec<&str> = printed.lines().filter(|line| !line.trim().is_empty()).collect();
+    ours.len() == live.len() && ours.iter().zip(live).all(|(ours, live)| is_same(ours, live))
+}
+
+/// Whether a rule is printed as `live`: macOS adds what goes without saying, at its end or as
+/// `inet`, and may call a port by its name.
+fn is_same(rule: &str, live: &str) -> bool {
+    let (rule, live) = (words(rule), words(live));
+    let added = live.strip_prefix(rule.as_slice());
+    added.is_some_and(|added| !added.iter().any(|word| NARROWING.contains(word)))
+}
+
+fn words(rule: &str) -> Vec<&str> {
+    let said = rule.split_whitespace().filter(|word| !["=", "inet"].contains(word));
+    let numbers = said.map(|word| match word {
+        "bootps" => "67",
+        "domain" => "53",
+        word => word,
+    });
+    numbers.collect()
 }
 
 /// `existing` with exactly one block of ours, at its end; lines that are not ours stay as they are.
@@ -204,14 +234,39 @@ mod tests {
 
     #[test]
     fn the_anchors_text_and_its_parts_agree() {
-        for rule in BLOCK_RULES {
-            assert!(ANCHOR_RULES.lines().any(|line| line == rule));
-        }
         for (name, addresses) in TABLES {
             let line = format!("table <{name}> {{ {} }}", addresses.join(", "));
             assert!(ANCHOR_RULES.lines().any(|text| text == line), "{line}");
         }
-        assert_eq!(rule_count(), 7);
+    }
+
+    #[test]
+    fn live_rules_are_ours_only_if_each_is_in_its_order() {
+        let printed = "\
+pass in quick inet proto udp from <vm_sources> to 192.168.64.1 port = bootps keep state
+pass in quick inet proto udp from <vm_sources> to 192.168.64.1 port = 53 keep state
+pass in quick inet proto tcp from <vm_sources> to 192.168.64.1 port = domain flags S/SA keep state
+pass out quick inet from 192.168.64.1 to <vm_sources> flags S/SA keep state
+block drop in quick from <vm_sources> to <blocked_dst>
+block drop out quick from <vm_sources> to <blocked_dst>
+block drop in quick on bridge100 inet6 all
+";
+        assert!(are_live(printed));
+        let lines: Vec<&str> = printed.lines().collect();
+        for at in 1..lines.len() {
+            let mut other = lines.clone();
+            other.swap(at - 1, at);
+            assert!(!are_live(&other.join("\n")), "{at} before its turn");
+        }
+        for at in 0..lines.len() {
+            let mut other = lines.clone();
+            other.remove(at);
+            assert!(!are_live(&other.join("\n")), "without {at}");
+            other.insert(at, "pass in quick all flags S/SA keep state");
+            assert!(!are_live(&other.join("\n")), "another in place of {at}");
+        }
+        let narrower = printed.replace("to <blocked_dst>", "to <blocked_dst> port = 22");
+        assert!(!are_live(&narrower));
     }
 
     proptest! {

@@ -53,13 +53,14 @@ const READ: Script =
     Script { name: "read a file", text: r#"if [ -e "$1" ]; then exec cat "$1"; else exit 44; fi"# };
 
 /// Puts stdin, of `$4` bytes, in place as file `$1` of owner `$2` and mode `$3`.
-const WRITE: Script = Script {
+pub(crate) const WRITE: Script = Script {
     name: "write a file",
     text: r#"set -eu
 umask 022
 mkdir -p "$(dirname "$1")"
 umask 077
-staged=$(mktemp "$1.XXXXXX")
+rm -f "$1".applecart.??????
+staged=$(mktemp "$1.applecart.XXXXXX")
 trap 'rm -f "$staged"' EXIT
 cat >"$staged"
 if [ $(($(wc -c <"$staged"))) -ne "$4" ]; then echo "arrived cut off" >&2; exit 1; fi
@@ -268,6 +269,11 @@ async fn connect(
         (Ok(handle), Some(key)) => Ok(Attempt::Connected(handle, key.clone())),
         (Err(russh::Error::UnknownKey), Some(key)) => Ok(Attempt::OtherKey(key.clone())),
         (Err(russh::Error::IO(source)), _) => Err(unreachable(Some(source))),
+        // A server that is still starting, or has too many at its door, takes us and hangs up.
+        (Err(russh::Error::Disconnect | russh::Error::HUP), None) => {
+            let said = "it closes the connection before it shows a key";
+            Err(unreachable(Some(std::io::Error::new(std::io::ErrorKind::ConnectionReset, said))))
+        }
         (Err(source), _) => Err(MacError::Protocol { address: address.to_owned(), source }),
         (Ok(_), None) => {
             let source = russh::Error::UnknownKey;
@@ -284,6 +290,7 @@ async fn log_in(
     key: russh::keys::PrivateKey,
 ) -> Result<(), MacError> {
     let user = target.user.to_string();
+    // Only RSA has a choice of digests, and `key::parse` takes no RSA key.
     let key = PrivateKeyWithHashAlg::new(Arc::new(key), None);
     let login = timeout(within, handle.authenticate_publickey(&user, key)).await;
     match login {

@@ -19,6 +19,7 @@ pub mod scripts;
 mod sudo;
 mod tailscale;
 mod tart;
+mod tries;
 
 pub(crate) use github_runner::ZSHENV_LINE;
 
@@ -99,12 +100,30 @@ impl Step {
         }
     }
 
+    /// Whether a host is a node without it: such a step runs after the agent, and fails alone.
+    #[must_use]
+    pub fn is_optional(self) -> bool {
+        match self {
+            Self::Tailscale | Self::NodeExporter | Self::GithubRunner => true,
+            Self::Sudo
+            | Self::AutoLogin
+            | Self::Power
+            | Self::Hostname
+            | Self::Tart
+            | Self::Firewall
+            | Self::Kubeconfig
+            | Self::AgentBinary
+            | Self::AgentJob => false,
+        }
+    }
+
     /// How long it may take in all. Those that carry megabytes get the time of a slow uplink.
     #[must_use]
     pub fn timeout(self) -> Duration {
         Duration::from_secs(match self {
             Self::Sudo | Self::Power | Self::Hostname | Self::Firewall | Self::Kubeconfig => 120,
-            Self::AutoLogin => 180,
+            // Three kicks and a session, and the same once more for the old password.
+            Self::AutoLogin => 300,
             Self::AgentJob => 240,
             Self::Tart
             | Self::AgentBinary
@@ -238,7 +257,7 @@ pub enum Cause {
         doing: String,
         /// Its exit status.
         status: i32,
-        /// What it complained about, shortened.
+        /// What it complained about; shortened in what a bootstrap returns.
         stderr: String,
     },
     /// All was applied, and still is not as desired.
@@ -288,14 +307,19 @@ impl StepError {
     /// The whole chain on one line, for a status or an Event.
     #[must_use]
     pub fn explain(&self) -> String {
-        let mut text = self.to_string();
-        let mut source = std::error::Error::source(self);
-        while let Some(error) = source {
-            text = format!("{text}: {error}");
-            source = error.source();
-        }
-        text
+        explained(self)
     }
+}
+
+/// An error and all its causes on one line.
+pub(crate) fn explained(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text = format!("{text}: {error}");
+        source = error.source();
+    }
+    text
 }
 
 /// What a step works with.

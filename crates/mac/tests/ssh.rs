@@ -12,10 +12,12 @@ use std::process::{Child, Command as Process, Stdio};
 use std::time::{Duration, Instant};
 
 use applecart_mac::{
-    Command, Dial, File, HostKey, KeyPair, MacError, Owner, Privilege, Script, Session, Ssh, Target,
+    Command, Dial, File, HostKey, KeyPair, MacError, Owner, Privilege, Script, Session, Ssh,
+    Target, wait_for_ssh,
 };
 use secrecy::ExposeSecret;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// How long the server may take to listen.
 const STARTS_WITHIN: Duration = Duration::from_secs(20);
@@ -171,6 +173,9 @@ async fn a_file_is_absent_or_written_as_a_whole_with_mode_and_a_new_inode() {
     let first = fs::metadata(&path).unwrap();
     assert_eq!(first.mode() & 0o7777, 0o600);
     assert_eq!(mac.read(&path).await.unwrap().unwrap(), "one\n");
+    // A power cut leaves the staged file of a write behind.
+    let cut_off = format!("{path}.applecart.a1B2c3");
+    fs::write(&cut_off, "half of a secret").unwrap();
     // Held open, so that the file system cannot give its inode to the next file.
     let held = fs::File::open(&path).unwrap();
     mac.write(&file(&path, b"\0two\xff", 0o755)).await.unwrap();
@@ -222,7 +227,7 @@ async fn arguments_arrive_as_they_are_and_a_status_is_an_answer() {
     let script = Script { name: "fail", text: "cat >&2; exit 7" };
     let fail = Command::script(script, &[], Privilege::User).stdin("no\n");
     let output = mac.run(&fail).await.unwrap();
-    assert_eq!((output.status, output.complaint().as_str()), (7, "no"));
+    assert_eq!((output.status, output.complaint().as_str()), (7, "no\n"));
     let script = Script { name: "die", text: "kill -9 $$" };
     let output = mac.run(&Command::script(script, &[], Privilege::User)).await.unwrap();
     assert_eq!(output.status, 137, "128 and the signal");
@@ -237,7 +242,7 @@ async fn a_password_is_the_first_line_of_stdin_and_the_rest_is_the_commands() {
     let right = command.clone().stdin(format!("{PASSWORD}\nrest"));
     assert_eq!(mac.run(&right).await.unwrap().text(), "rest");
     let wrong = mac.run(&command.stdin("wrong\n")).await.unwrap();
-    assert_eq!((wrong.status, wrong.complaint().as_str()), (1, "Sorry, try again."));
+    assert_eq!((wrong.status, wrong.complaint().as_str()), (1, "Sorry, try again.\n"));
 }
 
 #[tokio::test]
@@ -293,8 +298,34 @@ async fn refused_silent_and_absent_hosts_are_told_apart() {
     let dial = Ssh::default().connect_timeout(Duration::from_millis(300));
     let error = dial.dial(&Target { port, ..server.target() }).await.unwrap_err();
     assert!(matches!(error, MacError::Unreachable { source: None, .. }), "{error}");
+    assert!(error.to_string().contains("within"), "{error}");
 
     drop(silent);
     let error = dial.dial(&Target { port, ..server.target() }).await.unwrap_err();
     assert!(matches!(error, MacError::Unreachable { source: Some(_), .. }), "{error}");
+    assert!(!error.to_string().contains("within"), "it was not waited for: {error}");
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_up_at_first_is_waited_for() {
+    let server = Server::start();
+    let door = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (port, behind) = (door.local_addr().unwrap().port(), server.port);
+    let opens = async {
+        let (mut first, _) = door.accept().await.unwrap();
+        // Read, so that it is closed in order and not reset.
+        assert!(first.read(&mut [0; 256]).await.unwrap() > 0);
+        first.write_all(b"Exceeded MaxStartups\r\n").await.unwrap();
+        first.shutdown().await.unwrap();
+        drop(first);
+        let (mut second, _) = door.accept().await.unwrap();
+        let mut real = tokio::net::TcpStream::connect(("127.0.0.1", behind)).await.unwrap();
+        let _ = tokio::io::copy_bidirectional(&mut second, &mut real).await;
+    };
+    let (ssh, target) = (Ssh::default(), Target { port, ..server.target() });
+    let session = tokio::select! {
+        session = wait_for_ssh(&ssh, &target, Duration::from_mins(1)) => session,
+        () = opens => panic!("the server hung up on a session"),
+    };
+    assert!(session.is_ok(), "{:?}", session.err());
 }

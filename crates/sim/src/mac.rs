@@ -270,7 +270,7 @@ impl SimMac {
 
     /// Kills loginwindow; launchd does not start it again by itself.
     pub fn kill_loginwindow(&self) {
-        self.lock().model.loginwindow_runs = false;
+        self.lock().model.end_loginwindow();
     }
 
     /// Sets how many VMs run. With one, macOS translates their addresses.
@@ -337,7 +337,10 @@ impl SimMac {
     /// Whether a user is logged in on the screen.
     #[must_use]
     pub fn has_session(&self) -> bool {
-        self.lock().model.has_session()
+        self.change(|state| {
+            state.model.pass_time();
+            state.model.has_session()
+        })
     }
 
     /// The agent's process, if it runs.

@@ -75,8 +75,9 @@ async fn a_mistyped_password_is_noticed_even_where_sudo_needs_none() {
     let (status, said) = run(&macs, &macs.key, "mistyped", &[]).await;
     assert!(status == 1 && failed(&said, "auto-login"), "{said}");
     assert!(said.contains("sealed it"), "{said}");
-    assert_eq!(run(&macs, &macs.key, &password, &[]).await.0, 0, "the right one mends it");
-    assert_eq!(macs.mac()["wrong_passwords"], 1, "each wrong one is told once");
+    assert_eq!(macs.mac()["session"], true, "the password that worked is back");
+    assert_eq!(run(&macs, &macs.key, &password, &[]).await.0, 0, "and is the right one");
+    assert_eq!(macs.mac()["wrong_passwords"], 2, "one by sudo, one by a login");
 }
 
 #[tokio::test]

@@ -15,8 +15,8 @@ use super::limits::{Limits, Tiers};
 use super::observed::{Bootstrap, Host, HostState, Lease, Observed};
 use super::reason::{Reason, back_off};
 use super::status::{
-    BOOTSTRAPPED, bootstrapped_status, failed_by_password, failed_status, failure_detail,
-    reason_since,
+    BOOTSTRAPPED, UpToDate, bootstrapped_status, failed_by_password, failed_status, failure_detail,
+    is_postponed, postponed_status, reason_since,
 };
 use super::{leftovers, upkeep};
 use crate::fleet_key::FleetKey;
@@ -40,9 +40,15 @@ pub(super) fn prepare(
     match &seen.bootstrap {
         Bootstrap::Running { step, .. } => wait(Reason::Bootstrapping(step.clone()), limits.look),
         Bootstrap::Succeeded { stamp, awaits_boot } => {
-            let reason = Reason::Bootstrapped;
-            let boot = awaits_boot.as_deref();
-            let status = bootstrapped_status(now, seen, stamp, boot, &reason);
+            bootstrapped(now, seen, &UpToDate::Yes { stamp, awaits_boot: awaits_boot.as_deref() })
+        }
+        // B22: what is no part of being a Node fails alone, and is upkeep's to mend.
+        Bootstrap::Incomplete(message) => {
+            bootstrapped(now, seen, &upkeep::failed(now, seen, limits, message))
+        }
+        Bootstrap::Postponed(what) => {
+            let status = postponed_status(now, seen, now + limits.retry, what);
+            let reason = Reason::BootstrapPostponed(what.clone());
             act(Action::RecordBootstrap(Box::new(status)), reason)
         }
         Bootstrap::Failed(message) => {
@@ -65,6 +71,12 @@ pub(super) fn prepare(
             None => bootstrap(now, seen, host, limits),
         },
     }
+}
+
+fn bootstrapped(now: Timestamp, seen: &Observed, told: &UpToDate<'_>) -> Decision {
+    let reason = Reason::Bootstrapped;
+    let status = bootstrapped_status(now, seen, told, &reason);
+    act(Action::RecordBootstrap(Box::new(status)), reason)
 }
 
 /// Records a failure; the next attempt is due at a time that is state (LH21).
@@ -102,7 +114,8 @@ fn recover(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Opt
     let rebooted = seen.object.status.bootstrap_reboot_issued == Some(true);
     match host.state {
         HostState::Ready if !rebooted => {
-            Some(act(Action::Reboot(host.id.clone()), Reason::Rebooting(failures)))
+            let reboot = || act(Action::Reboot(host.id.clone()), Reason::Rebooting(failures));
+            Some(leftovers::busy(now, seen, limits).unwrap_or_else(reboot))
         }
         HostState::Rebooting => Some(wait(Reason::Rebooted, limits.look)),
         HostState::Ready
@@ -163,7 +176,9 @@ fn bootstrap(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> D
     if let Some(due) = status.next_attempt_at.filter(|due| now < *due) {
         let attempts = status.bootstrap_attempts.unwrap_or(0);
         let message = failure_detail(status);
-        let reason = if failed_by_password(status) {
+        let reason = if is_postponed(status) {
+            Reason::BootstrapPostponed(message)
+        } else if failed_by_password(status) {
             Reason::PasswordRefused { attempts, message }
         } else {
             Reason::BootstrapFailed { attempts, message }

@@ -23,11 +23,22 @@ pub(super) fn empty(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<
     let waited = since(now, began);
     let patient = seen.object.drain_timeout.is_none_or(|timeout| waited < timeout);
     if let Some(guest) = seen.guests.iter().find(|guest| guest.busy && patient) {
-        let pod = format!("{}/{}", guest.namespace, guest.name);
-        return Some(wait(Reason::WaitingForJob(pod), limits.look));
+        return Some(wait_for_job(guest, limits));
     }
     let leaving = seen.guests.iter().any(|guest| !guest.busy);
     (leaving && waited < limits.empty).then(|| wait(Reason::Emptying, limits.look))
+}
+
+/// S24: a job that runs on a Mac is waited for, unless nobody hears of that Mac any more.
+pub(super) fn busy(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Decision> {
+    ours(seen).filter(|node| node.ready || !is_dead(now, node, limits))?;
+    let guest = seen.guests.iter().find(|guest| guest.busy)?;
+    Some(wait_for_job(guest, limits))
+}
+
+fn wait_for_job(guest: &Guest, limits: &Limits) -> Decision {
+    let pod = format!("{}/{}", guest.namespace, guest.name);
+    wait(Reason::WaitingForJob(pod), limits.look)
 }
 
 /// An agent that is being restarted is silent for a moment, and its VMs work on: a Mac counts as

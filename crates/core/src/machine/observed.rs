@@ -356,6 +356,10 @@ pub enum Bootstrap {
         /// What counts from the next boot on, if anything.
         awaits_boot: Option<String>,
     },
+    /// All that makes the host a Node is done; something beside it failed, and said this.
+    Incomplete(String),
+    /// Something that makes the host a Node waits until no VM runs there; what.
+    Postponed(String),
     /// It failed, and said this.
     Failed(String),
     /// macOS refused the password, and said this: the same one is not tried a third time.

@@ -61,6 +61,8 @@ pub enum Reason {
         /// What it said.
         message: String,
     },
+    /// A part of the bootstrap waits until no VM runs on the host; what.
+    BootstrapPostponed(String),
     /// macOS refused the host's password: a new one is waited for, or the next tier of recovery.
     PasswordRefused {
         /// How often in a row.
@@ -180,6 +182,7 @@ impl Reason {
             Self::Bootstrapping(_) => "Bootstrapping",
             Self::Bootstrapped => "Bootstrapped",
             Self::BootstrapFailed { .. } => "BootstrapFailed",
+            Self::BootstrapPostponed(_) => "BootstrapPostponed",
             Self::PasswordRefused { .. } => "SudoPasswordRefused",
             Self::Rebooting(_) | Self::Rebooted => "RebootingForRecovery",
             Self::Swapping(_) => "BootstrapExhausted",
@@ -315,6 +318,9 @@ impl fmt::Display for Reason {
             Self::BootstrapFailed { attempts, message } => {
                 let times = times(u32::try_from(*attempts).unwrap_or(0));
                 write!(f, "bootstrap failed {times}: {message}")
+            }
+            Self::BootstrapPostponed(what) => {
+                write!(f, "bootstrap waits until no VM runs on its host: {what}")
             }
             Self::PasswordRefused { attempts, message } => {
                 let times = times(u32::try_from(*attempts).unwrap_or(0));

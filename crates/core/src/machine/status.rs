@@ -54,6 +54,8 @@ pub fn status(
         Bootstrap::Running { step: None, .. }
         | Bootstrap::None
         | Bootstrap::Succeeded { .. }
+        | Bootstrap::Incomplete(_)
+        | Bootstrap::Postponed(_)
         | Bootstrap::Failed(_)
         | Bootstrap::PasswordRefused(_) => None,
     };
@@ -133,16 +135,14 @@ fn tell_paused(
     set(&mut status.conditions, says, seen.object.generation, now);
 }
 
-/// The status after a bootstrap that ended well.
+/// The status after a bootstrap that made the host a Node, and all else that it shall be or not.
 pub(super) fn bootstrapped_status(
     now: Timestamp,
     seen: &Observed,
-    stamp: &str,
-    awaits_boot: Option<&str>,
+    told: &UpToDate<'_>,
     reason: &Reason,
 ) -> ScalewayAppleSiliconMachineStatus {
-    let told = UpToDate::Yes { stamp, awaits_boot };
-    let mut status = upkeep_status(now, seen, &told, reason);
+    let mut status = upkeep_status(now, seen, told, reason);
     status.bootstrap_attempts = None;
     status.bootstrap_reboot_issued = None;
     say_bootstrapped(now, seen, &mut status);
@@ -220,6 +220,22 @@ pub(super) fn failed_status(
         other => other.to_string(),
     };
     let says = Says { type_: BOOTSTRAPPED, status: "False", reason: reason.word(), message };
+    set(&mut status.conditions, says, seen.object.generation, now);
+    status
+}
+
+/// The status after a bootstrap that waits for running VMs: none failed, the next is at `due`.
+pub(super) fn postponed_status(
+    now: Timestamp,
+    seen: &Observed,
+    due: Timestamp,
+    what: &str,
+) -> ScalewayAppleSiliconMachineStatus {
+    let reason = Reason::BootstrapPostponed(what.to_owned());
+    let mut status = base(now, seen, &reason);
+    status.next_attempt_at = Some(due);
+    let (word, message) = (reason.word(), what.to_owned());
+    let says = Says { type_: BOOTSTRAPPED, status: "False", reason: word, message };
     set(&mut status.conditions, says, seen.object.generation, now);
     status
 }
@@ -336,9 +352,18 @@ fn is_swapped(seen: &Observed) -> bool {
 
 /// Whether the last bootstrap failed because macOS refused the password.
 pub(super) fn failed_by_password(status: &ScalewayAppleSiliconMachineStatus) -> bool {
-    let word = Reason::PasswordRefused { attempts: 0, message: String::new() }.word();
-    let refused = |c: &Condition| c.type_ == BOOTSTRAPPED && c.reason.as_deref() == Some(word);
-    status.conditions.iter().any(refused)
+    bootstrap_says(status, &Reason::PasswordRefused { attempts: 0, message: String::new() })
+}
+
+/// Whether the last bootstrap waits for running VMs.
+pub(super) fn is_postponed(status: &ScalewayAppleSiliconMachineStatus) -> bool {
+    bootstrap_says(status, &Reason::BootstrapPostponed(String::new()))
+}
+
+fn bootstrap_says(status: &ScalewayAppleSiliconMachineStatus, reason: &Reason) -> bool {
+    let word = Some(reason.word());
+    let says = |c: &Condition| c.type_ == BOOTSTRAPPED && c.reason.as_deref() == word;
+    status.conditions.iter().any(says)
 }
 
 /// What a stored status says of its last failed bootstrap; empty if there was none.

@@ -44,6 +44,8 @@ pub enum Upkept {
     },
     /// Something waits until no VM runs; what.
     Postponed(String),
+    /// All that makes the host a Node is as it shall be; something beside it failed, and said this.
+    Incomplete(String),
     /// It failed, and said this.
     Failed(String),
     /// macOS refused the password, and said this.
@@ -105,18 +107,9 @@ pub(super) fn keep(
             UpToDate::Yes { stamp, awaits_boot: awaits_boot.as_deref() }
         }
         Upkept::Postponed(what) => UpToDate::Postponed(what),
-        Upkept::Failed(message) | Upkept::PasswordRefused(message) => {
-            let before = seen.object.status.tart_kubelet_update_attempts.unwrap_or(0);
-            let attempts = before.saturating_add(1);
-            let failures = u32::try_from(attempts).unwrap_or(u32::MAX);
-            let exceeded = Tiers::reached(limits.tiers.max_updates, failures);
-            let wait = if exceeded {
-                limits.upkeep * SLOWER
-            } else {
-                back_off(attempts, limits.retry, limits.retry_cap)
-            };
-            UpToDate::Failed { message, attempts, due: now + wait, exceeded }
-        }
+        Upkept::Incomplete(message)
+        | Upkept::Failed(message)
+        | Upkept::PasswordRefused(message) => failed(now, seen, limits, message),
     };
     let status = upkeep_status(now, seen, &told, &state.reason);
     if status == seen.object.status {
@@ -124,6 +117,25 @@ pub(super) fn keep(
     } else {
         act(Action::RecordBootstrap(Box::new(status)), state.reason)
     }
+}
+
+/// The steps failed, or one of them did: when they run again.
+pub(super) fn failed<'a>(
+    now: Timestamp,
+    seen: &Observed,
+    limits: &Limits,
+    message: &'a str,
+) -> UpToDate<'a> {
+    let before = seen.object.status.tart_kubelet_update_attempts.unwrap_or(0);
+    let attempts = before.saturating_add(1);
+    let failures = u32::try_from(attempts).unwrap_or(u32::MAX);
+    let exceeded = Tiers::reached(limits.tiers.max_updates, failures);
+    let wait = if exceeded {
+        limits.upkeep * SLOWER
+    } else {
+        back_off(attempts, limits.retry, limits.retry_cap)
+    };
+    UpToDate::Failed { message, attempts, due: now + wait, exceeded }
 }
 
 /// Begins, once all that the steps need is there; what cannot be had is told, and changes nothing.

@@ -4,7 +4,7 @@ use rand::TryRngCore;
 use rand::rngs::OsRng;
 use russh::keys::ssh_key::LineEnding;
 use russh::keys::ssh_key::private::{Ed25519Keypair, KeypairData};
-use russh::keys::{PrivateKey, decode_secret_key};
+use russh::keys::{Algorithm, Error, PrivateKey, decode_secret_key};
 use secrecy::{ExposeSecret, SecretString};
 
 use crate::MacError;
@@ -45,7 +45,18 @@ pub fn public_key(private: &SecretString) -> Result<String, MacError> {
 }
 
 pub(super) fn parse(private: &SecretString) -> Result<PrivateKey, MacError> {
-    decode_secret_key(private.expose_secret(), None).map_err(MacError::BadKey)
+    let text = private.expose_secret();
+    let key = decode_secret_key(text, None).map_err(|error| match error {
+        Error::KeyIsEncrypted => MacError::EncryptedKey,
+        // The older formats say it in a header, and need more to be read at all.
+        _ if text.lines().take(3).any(|line| line.contains("ENCRYPTED")) => MacError::EncryptedKey,
+        _ if text.contains("BEGIN RSA PRIVATE KEY") => MacError::RsaKey,
+        error => MacError::BadKey(error),
+    })?;
+    if matches!(key.algorithm(), Algorithm::Rsa { .. }) {
+        return Err(MacError::RsaKey);
+    }
+    Ok(key)
 }
 
 fn bad(error: russh::keys::ssh_key::Error) -> MacError {
@@ -69,6 +80,33 @@ mod tests {
     fn no_two_new_keys_are_the_same() {
         let pair = || KeyPair::generate("a fleet").unwrap().public;
         assert_ne!(pair(), pair());
+    }
+
+    /// What OpenSSH's own tool makes.
+    fn made_by_openssh(arguments: &[&str]) -> SecretString {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let mut keygen = std::process::Command::new("ssh-keygen");
+        let made = keygen.args(["-q", "-f"]).arg(&path).args(arguments).status();
+        assert!(made.unwrap().success());
+        std::fs::read_to_string(&path).unwrap().into()
+    }
+
+    #[test]
+    fn a_key_that_we_cannot_use_is_told_as_what_it_is() {
+        for format in ["RFC4716", "PKCS8", "PEM"] {
+            let arguments = ["-t", "ecdsa", "-N", "a passphrase", "-m", format];
+            let error = public_key(&made_by_openssh(&arguments)).unwrap_err();
+            assert!(matches!(error, MacError::EncryptedKey), "{format}: {error:?}");
+            assert!(error.to_string().contains("ssh-keygen -p"), "{error}");
+        }
+        for format in ["RFC4716", "PEM"] {
+            let arguments = ["-t", "rsa", "-b", "2048", "-N", "", "-m", format];
+            let error = public_key(&made_by_openssh(&arguments)).unwrap_err();
+            assert!(matches!(error, MacError::RsaKey), "{format}: {error:?}");
+        }
+        let ecdsa = made_by_openssh(&["-t", "ecdsa", "-N", ""]);
+        assert!(public_key(&ecdsa).unwrap().starts_with("ecdsa-"));
     }
 
     #[test]

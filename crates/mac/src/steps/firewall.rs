@@ -81,9 +81,7 @@ async fn is_attached(host: &Host<'_>) -> Result<bool, Cause> {
 /// Compares what the kernel has, not what was last written.
 async fn is_loaded(host: &Host<'_>) -> Result<bool, Cause> {
     let output = host.ask(pfctl(&["-a", pf::ANCHOR, "-s", "rules"])).await?;
-    let rules = output.text();
-    let has = |rule: &&str| rules.lines().any(|line| line.starts_with(rule));
-    if rules.lines().count() != pf::rule_count() || !pf::BLOCK_RULES.iter().all(has) {
+    if !pf::are_live(&output.text()) {
         return Ok(false);
     }
     for (table, addresses) in pf::TABLES {

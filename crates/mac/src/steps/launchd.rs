@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::{Cause, Host};
+use super::{Account, Cause, Host};
 use crate::Command;
 
 /// How long a job may take to leave.
@@ -48,8 +48,8 @@ async fn is_known(host: &Host<'_>, label: &str) -> Result<bool, Cause> {
 }
 
 /// The process of a job, if it has one.
-pub(super) async fn pid(host: &Host<'_>, label: &str) -> Result<Option<u32>, Cause> {
-    let output = host.ask(launchctl(&["print", &target(label)])).await?;
+pub(super) async fn pid(account: &Account<'_>, label: &str) -> Result<Option<u32>, Cause> {
+    let output = account.ask(launchctl(&["print", &target(label)])).await?;
     if !output.success() {
         return Ok(None);
     }

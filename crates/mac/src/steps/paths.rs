@@ -22,6 +22,8 @@ pub const AGENT_PENDING: &str = "/etc/tart-kubelet/agent-pending";
 pub const LOGIN_PENDING: &str = "/etc/tart-kubelet/login-pending";
 /// The auto-login password.
 pub const KCPASSWORD: &str = "/etc/kcpassword";
+/// The auto-login password that worked, from before it changes until a login proved the new one.
+pub const KCPASSWORD_PROVEN: &str = "/etc/tart-kubelet/kcpassword-proven";
 /// The folder of Tart's bundle.
 pub const TART_APP: &str = "/usr/local/lib/tart.app";
 /// Which archive the bundle was unpacked from.

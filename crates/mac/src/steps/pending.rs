@@ -4,15 +4,11 @@ use super::{Account, Cause};
 use crate::{Command, Owner};
 
 /// Marks `path` with `what`, unless it says so already.
-pub(super) async fn mark(
-    account: &Account<'_>,
-    path: &str,
-    what: &'static str,
-) -> Result<(), Cause> {
+pub(super) async fn mark(account: &Account<'_>, path: &str, what: &str) -> Result<(), Cause> {
     if read(account, path).await?.as_deref() == Some(what) {
         return Ok(());
     }
-    account.write(path, what, Owner::root(), 0o644).await
+    account.write(path, what.to_owned(), Owner::root(), 0o644).await
 }
 
 /// What is pending, if anything.

@@ -91,12 +91,27 @@ printf '%s\n' "$mark" >>"$tries"
 "#,
 };
 
+/// Forgets all tries of the password whose mark is on stdin.
+pub const FORGET_TRIES: Script = Script {
+    name: "forget a password's tries",
+    text: r#"set -eu
+umask 077
+tries=/private/tmp/applecart-password-tries
+read -r mark
+if [ ! -e "$tries" ]; then exit 0; fi
+kept=$(grep -vxF -e "$mark" "$tries" || true)
+printf '%s' "${kept:+$kept
+}" >"$tries"
+"#,
+};
+
 /// Installs the sudo rule of user `$1`. Reads nothing: stdin holds the password or is empty.
 pub const INSTALL_SUDOERS: Script = Script {
     name: "install the sudo rule",
     text: r#"set -eu
 umask 077
 mkdir -p /etc/sudoers.d
+rm -f /etc/sudoers.d/.applecart.??????
 staged=$(mktemp /etc/sudoers.d/.applecart.XXXXXX)
 trap 'rm -f "$staged"' EXIT
 printf '%s ALL=(ALL) NOPASSWD: ALL\n' "$1" >"$staged"
@@ -114,7 +129,8 @@ pub const RECEIVE: Script = Script {
 umask 022
 mkdir -p "$(dirname "$1")"
 umask 077
-staged=$(mktemp "$1.XXXXXX")
+rm -f "$1".applecart.??????
+staged=$(mktemp "$1.applecart.XXXXXX")
 trap 'rm -f "$staged"' EXIT
 cat >"$staged"
 if ! printf '%s  %s\n' "$2" "$staged" | shasum -a 256 -c - >/dev/null 2>&1; then
@@ -162,6 +178,7 @@ pub const UNPACK_TART: Script = Script {
     name: "unpack Tart",
     text: r#"set -eu
 mkdir -p /usr/local/lib
+rm -rf /usr/local/lib/.tart.??????
 staged=$(mktemp -d /usr/local/lib/.tart.XXXXXX)
 trap 'rm -rf "$staged"' EXIT
 cat >"$staged/archive"
@@ -182,6 +199,7 @@ pub const UNPACK_TAILSCALE: Script = Script {
     name: "unpack Tailscale",
     text: r#"set -eu
 mkdir -p /usr/local/bin /var/lib/tailscale
+rm -rf /usr/local/bin/.tailscale.??????
 staged=$(mktemp -d /usr/local/bin/.tailscale.XXXXXX)
 trap 'rm -rf "$staged"' EXIT
 cat >"$staged/archive"
@@ -318,7 +336,7 @@ mod tests {
     #[test]
     fn every_script_is_text_that_a_posix_shell_accepts() {
         let installs = [INSTALL_SUDOERS, RECEIVE, UNPACK_TART, LOAD_FIREWALL, AGENT_FOLDERS];
-        let others = [COUNT_TRY, END_GROUP, UNPACK_TAILSCALE, JOIN_TAILNET];
+        let others = [COUNT_TRY, FORGET_TRIES, END_GROUP, UNPACK_TAILSCALE, JOIN_TAILNET];
         let builders = [BUILDER_FOLDERS, INSTALL_RUNNER, FORGET_RUNNER];
         let others = others.into_iter().chain(builders);
         let all = installs.into_iter().chain(others);
@@ -330,10 +348,26 @@ mod tests {
     }
 
     #[test]
+    fn a_script_that_stages_first_removes_what_a_power_cut_left() {
+        let stage = [INSTALL_SUDOERS, RECEIVE, UNPACK_TART, UNPACK_TAILSCALE, INSTALL_RUNNER];
+        for script in stage.into_iter().chain([crate::ssh::WRITE]) {
+            let (before, staged) = script.text.split_once("staged=$(mktemp ").expect("it stages");
+            let template = staged.trim_start_matches("-d ").split("XXXXXX").next().unwrap();
+            let template = template.replace('"', "");
+            let removes = |line: &str| {
+                line.trim_start().starts_with("rm -") && line.replace('"', "").contains(&template)
+            };
+            assert!(before.lines().any(removes), "{script:?}");
+        }
+    }
+
+    #[test]
     fn scripts_name_the_same_paths_and_pattern_as_the_code() {
         use crate::steps::paths;
         assert!(END_LEFTOVERS.text.contains(&COMMAND_MARK[1..]));
-        assert!(COUNT_TRY.text.contains(paths::PASSWORD_TRIES));
+        for script in [COUNT_TRY, FORGET_TRIES] {
+            assert!(script.text.contains(paths::PASSWORD_TRIES), "{script:?}");
+        }
         assert!(INSTALL_SUDOERS.text.contains(&paths::sudoers(&"u".parse().unwrap())[..15]));
         assert!(
             UNPACK_TART.text.contains(paths::TART_APP) && UNPACK_TART.text.contains(VM_PATTERN)

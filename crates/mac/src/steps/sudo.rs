@@ -1,13 +1,7 @@
 //! Root without a password, for everything after it.
 
-use sha2::{Digest, Sha256};
-
-use super::{Account, Applied, Cause, State, paths, scripts};
-use crate::config::hex;
+use super::{Account, Applied, Cause, State, paths, scripts, tries};
 use crate::{Command, Owner, Privilege};
-
-/// Bytes of a password's digest that mark its tries: tells passwords apart, gives none away.
-const MARK_BYTES: usize = 4;
 
 pub(super) async fn check(account: &Account<'_>) -> Result<State, Cause> {
     if !works(account).await? {
@@ -33,11 +27,12 @@ pub(super) async fn apply(account: &Account<'_>) -> Result<Applied, Cause> {
         account.run(install).await?;
         return Ok(Applied::Done);
     }
-    count_try(account).await?;
+    tries::count(account, account.password.expose()).await?;
     let line = format!("{}\n", account.password.expose());
     let install = Command::script(scripts::INSTALL_SUDOERS, &[user], Privilege::RootByPassword);
     let output = account.ask(install.stdin(line)).await?;
     if output.success() {
+        tries::forget(account, account.password.expose()).await?;
         return Ok(Applied::Done);
     }
     let said = String::from_utf8_lossy(&output.stderr);
@@ -52,18 +47,4 @@ pub(super) async fn apply(account: &Account<'_>) -> Result<Applied, Cause> {
 
 async fn works(account: &Account<'_>) -> Result<bool, Cause> {
     Ok(account.ask(Command::root(&["true"])).await?.success())
-}
-
-/// Counts the try on the host itself, before it is made: a crash cannot forget it, a reboot does,
-/// and so does macOS.
-async fn count_try(account: &Account<'_>) -> Result<(), Cause> {
-    let digest = Sha256::digest(account.password.expose());
-    let mark = format!("{}\n", hex(&digest[..MARK_BYTES]));
-    let count = Command::script(scripts::COUNT_TRY, &[], Privilege::User).stdin(mark);
-    let output = account.ask(count.clone()).await?;
-    match output.status {
-        0 => Ok(()),
-        scripts::STATUS_TRIES_USED_UP => Err(Cause::PasswordRefused),
-        _ => Err(super::failed(&count, &output)),
-    }
 }

@@ -114,9 +114,9 @@ impl Bootstraps {
                 Bootstrap::Succeeded { stamp, awaits_boot }
             }
             Some(State::Ended(Upkept::PasswordRefused(said))) => Bootstrap::PasswordRefused(said),
-            Some(State::Ended(Upkept::Postponed(said) | Upkept::Failed(said))) => {
-                Bootstrap::Failed(said)
-            }
+            Some(State::Ended(Upkept::Postponed(what))) => Bootstrap::Postponed(what),
+            Some(State::Ended(Upkept::Incomplete(said))) => Bootstrap::Incomplete(said),
+            Some(State::Ended(Upkept::Failed(said))) => Bootstrap::Failed(said),
         }
     }
 
@@ -180,7 +180,7 @@ impl Place {
         let at = self.bootstraps.clock.now();
         let mut table = self.bootstraps.table();
         if let Some(entry) = self.entry(&mut table)
-            && !matches!(upkept, Upkept::Failed(_) | Upkept::PasswordRefused(_))
+            && matches!(upkept, Upkept::Current { .. } | Upkept::Postponed(_))
         {
             let looked = Looked { at, generation: entry.order.generation };
             table.looked.insert(self.uid.clone(), looked);
@@ -297,6 +297,19 @@ mod tests {
         bootstraps.start(order(false), work);
         until_woken(&bootstraps, runner).await;
         assert!(matches!(bootstraps.of(&uid()), Bootstrap::Failed(said) if said.contains("panic")));
+    }
+
+    #[tokio::test]
+    async fn a_first_bootstrap_that_waits_or_is_not_all_done_has_not_failed() {
+        for (ended, told) in [
+            (Upkept::Postponed("x".into()), Bootstrap::Postponed("x".into())),
+            (Upkept::Incomplete("x".into()), Bootstrap::Incomplete("x".into())),
+        ] {
+            let (bootstraps, runner) = bootstraps();
+            bootstraps.start(order(false), |_| Box::pin(async { ended }));
+            until_woken(&bootstraps, runner).await;
+            assert_eq!(bootstraps.of(&uid()), told);
+        }
     }
 
     #[tokio::test]

@@ -32,6 +32,9 @@ use crate::calls::{self, ReadError};
 /// patience for the host.
 const TRIES: u32 = 30;
 
+/// SHA-256 in base64, without padding.
+const FINGERPRINT_CHARS: usize = 43;
+
 /// Begins the bootstrap of the object's Mac beside the loop.
 pub async fn start(context: &Context, turn: &Turn) -> Outcome {
     match Box::pin(prepare(context, turn)).await {
@@ -85,7 +88,7 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
         port: context.settings.ssh_port,
         user: user.clone(),
         key: SecretString::from(field(&key, owned::PRIVATE_KEY)?),
-        pinned: field(&host, owned::HOST_KEY).ok().map(HostKey),
+        pinned: pin(&host, &owned::credentials(name))?,
     };
     let ca = STANDARD.encode(field(&token, "ca.crt")?);
     let token = SecretString::from(field(&token, "token")?);
@@ -204,6 +207,29 @@ pub(super) fn field(
     String::from_utf8(bytes.clone()).map_err(|_| malformed(name, &"not text"))
 }
 
+/// The host key of first contact, if there was one.
+///
+/// A pin that is there and cannot be read is not the same as none: whoever could spoil it would
+/// make us trust any host (S17).
+fn pin(data: &BTreeMap<String, Vec<u8>>, secret: &str) -> Result<Option<HostKey>, ReadError> {
+    let Some(bytes) = data.get(owned::HOST_KEY) else { return Ok(None) };
+    let text = String::from_utf8_lossy(bytes);
+    let key = text.trim().strip_prefix("SHA256:");
+    let is_digest = |key: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "+/".contains(c);
+        key.len() == FINGERPRINT_CHARS && key.chars().all(plain)
+    };
+    if key.is_some_and(is_digest) {
+        return Ok(Some(HostKey(text.trim().to_owned())));
+    }
+    let key = owned::HOST_KEY;
+    let why = format!(
+        "{key} of Secret {secret} is no fingerprint such as `SHA256:…` that `ssh-keygen -lf` \
+         prints: put the host's own there, or remove {key} to trust the host as it is now"
+    );
+    Err(ReadError::Malformed { what: "the pinned host key", why })
+}
+
 /// One bootstrap.
 struct Work {
     dial: Arc<dyn Dial>,
@@ -254,9 +280,10 @@ impl Work {
             }
             Err(error) => return Err(chain(&error)),
         };
-        Ok(match report.postponed() {
-            Some(what) => Upkept::Postponed(what),
-            None => Upkept::Current {
+        Ok(match (report.postponed(), report.failed()) {
+            (Some(what), _) => Upkept::Postponed(what),
+            (None, Some(what)) => Upkept::Incomplete(what),
+            (None, None) => Upkept::Current {
                 stamp: self.config.fingerprint().to_string(),
                 awaits_boot: report.awaits_boot(),
             },
@@ -278,6 +305,30 @@ impl Work {
                 }
                 outcome => return Err(format!("could not keep the host key: {outcome:?}")),
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_pin_that_is_not_there_is_no_pin() {
+        // S10, S17
+        let pinned = |value: &[u8]| {
+            pin(&BTreeMap::from([(owned::HOST_KEY.to_owned(), value.to_vec())]), "mac-1-bootstrap")
+        };
+        assert_eq!(pin(&BTreeMap::new(), "mac-1-bootstrap").unwrap(), None);
+        let good = format!("SHA256:{}", "aB3+/".repeat(9).split_at(FINGERPRINT_CHARS).0);
+        assert_eq!(pinned(good.as_bytes()).unwrap(), Some(HostKey(good.clone())));
+        assert_eq!(pinned(format!("{good}\n").as_bytes()).unwrap(), Some(HostKey(good)));
+        for bad in [&b""[..], b"\xff\xfe", b"SHA256:short", b"ssh-ed25519 AAAA"] {
+            let error = chain(&pinned(bad).unwrap_err());
+            assert!(
+                error.contains("mac-1-bootstrap") && error.contains(owned::HOST_KEY),
+                "{error}"
+            );
         }
     }
 }

@@ -25,6 +25,9 @@ pub(super) const LOCKED_AFTER_TRIES: u32 = 3;
 /// How long a login takes to become a session.
 const LOGIN_TAKES: Duration = Duration::from_secs(2);
 
+/// How long a session that is told to end is still there, and its loginwindow with it.
+const SESSION_ENDS: Duration = Duration::from_secs(3);
+
 /// The user's number.
 pub(super) const UID: u32 = 501;
 
@@ -56,13 +59,19 @@ pub(super) struct Model {
     pub(super) settings: BTreeMap<String, String>,
     pub(super) pf: Pf,
     pub(super) launchd: Launchd,
-    pub(super) loginwindow_runs: bool,
+    pub(super) loginwindow: Option<u32>,
+    /// When the loginwindow that was told to restart does so.
+    restarts_at: Option<Instant>,
     session_from: Option<Instant>,
     pub(super) vms: u32,
     pub(super) host_key: HostKey,
     pub(super) agent_health: AgentHealth,
     /// Whether launchd refuses to restart loginwindow, as newer versions may.
     pub(super) kickstart_refused: bool,
+    /// Whether a loginwindow that is hung up stays dead until launchd is told to start it.
+    pub(super) hang_up_kills: bool,
+    /// Whether nothing restarts loginwindow.
+    pub(super) loginwindow_stuck: bool,
     /// The key that the tailnet takes, and what the host joined it as: name and tags.
     pub(super) tailnet_key: Option<String>,
     pub(super) tailnet: Option<(String, String)>,
@@ -106,12 +115,15 @@ impl Model {
             settings: settings.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
             pf: Pf::default(),
             launchd: Launchd::default(),
-            loginwindow_runs: true,
+            loginwindow: None,
+            restarts_at: None,
             session_from: None,
             vms: 0,
             host_key: HostKey(format!("SHA256:{}", STANDARD_NO_PAD.encode(digest))),
             agent_health: AgentHealth::default(),
             kickstart_refused: false,
+            hang_up_kills: false,
+            loginwindow_stuck: false,
             tailnet_key: None,
             tailnet: None,
             github: Github::default(),
@@ -132,6 +144,7 @@ impl Model {
         self.pf = Pf::default();
         self.verified.clear();
         self.session_from = None;
+        self.restarts_at = None;
         self.wrong_in_a_row = 0;
         self.files.remove("/private/tmp");
         self.files.folder("/private/tmp", "root:wheel", 0o1777);
@@ -155,6 +168,9 @@ impl Model {
         self.leftovers = left;
         for (_, act) in due {
             act(self);
+        }
+        if self.restarts_at.is_some_and(|at| at <= now) {
+            self.start_loginwindow();
         }
     }
 
@@ -237,21 +253,36 @@ impl Model {
         signed && verified == stat.revision
     }
 
-    /// loginwindow starts, and logs the automatic user in if its password is right.
-    pub(super) fn start_loginwindow(&mut self) {
-        self.loginwindow_runs = true;
-        if self.session_from.is_some() {
-            // VMs live in the session that ends here.
-            self.vms = 0;
+    /// loginwindow is told to restart: it does once the session that it has is gone.
+    pub(super) fn restart_loginwindow(&mut self) {
+        if self.has_session() {
+            self.restarts_at.get_or_insert(Instant::now() + SESSION_ENDS);
+        } else {
+            self.start_loginwindow();
         }
-        self.session_from = None;
+    }
+
+    /// loginwindow dies, and its session and the VMs in it with it.
+    pub(super) fn end_loginwindow(&mut self) {
+        self.loginwindow = None;
+        self.restarts_at = None;
+        self.vms = if self.session_from.take().is_some() { 0 } else { self.vms };
+    }
+
+    /// loginwindow starts, and logs the automatic user in if its password is right.
+    fn start_loginwindow(&mut self) {
+        let at = self.restarts_at.unwrap_or_else(Instant::now);
+        self.end_loginwindow();
+        self.loginwindow = Some(self.launchd.new_pid());
         let key = "defaults /Library/Preferences/com.apple.loginwindow autoLoginUser";
         let Some(file) = self.files.read(paths::KCPASSWORD) else { return };
-        if self.settings.get(key) != Some(&self.user) {
+        let given = kcpassword::decode(&file).unwrap_or_default();
+        if self.settings.get(key) != Some(&self.user) || given == kcpassword::SEALED {
             return;
         }
-        if kcpassword::decode(&file).as_deref() == Some(&self.password) {
-            self.session_from = Some(Instant::now() + LOGIN_TAKES);
+        // A login is a try like any other: it counts, and a locked account refuses it.
+        if self.try_password(&given) {
+            self.session_from = Some(at + LOGIN_TAKES);
             let agents = format!("/Users/{}/Library/LaunchAgents", self.user);
             for path in self.files.in_folder(&agents) {
                 self.load_job(&path);

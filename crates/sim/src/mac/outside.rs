@@ -93,6 +93,16 @@ impl SimMac {
         self.lock().model.wrong_in_a_row = if locked { LOCKED_AFTER_TRIES } else { 0 };
     }
 
+    /// Makes loginwindow one that nothing restarts, or not any more.
+    pub fn set_login_window_stuck(&self, stuck: bool) {
+        self.lock().model.loginwindow_stuck = stuck;
+    }
+
+    /// Makes a loginwindow that is hung up die for good, until launchd is told to start it.
+    pub fn set_hang_up_kills(&self, kills: bool) {
+        self.lock().model.hang_up_kills = kills;
+    }
+
     /// Whether it is on.
     #[must_use]
     pub fn is_on(&self) -> bool {

@@ -295,12 +295,19 @@ fn parse_anchor(files: &Files, path: &str) -> Result<Ruleset, String> {
             Some("anchor") => ruleset.rules.push(format!("{line} all")),
             // As `pfctl -s rules` prints them.
             Some("block") => ruleset.rules.push(line.to_owned()),
-            Some("pass") => {
-                let line = line.replace(" port ", " port = ");
-                ruleset.rules.push(format!("{line} keep state"));
-            }
+            Some("pass") => ruleset.rules.push(printed_pass(line)),
             Some(_) => return Err(syntax_error(path, number)),
         }
     }
     Ok(ruleset)
+}
+
+/// A rule as `pfctl -s rules` prints it: with all that goes without saying.
+fn printed_pass(line: &str) -> String {
+    let mut line = line.replace(" port ", " port = ");
+    if line.split_whitespace().any(|word| word.parse::<Ipv4Addr>().is_ok()) {
+        line = line.replacen(" quick", " quick inet", 1);
+    }
+    let flags = if line.contains(" proto udp") { "" } else { " flags S/SA" };
+    format!("{line}{flags} keep state")
 }

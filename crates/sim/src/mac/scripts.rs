@@ -14,6 +14,7 @@ const TRIES: usize = 2;
 pub(super) fn run(mac: &mut Model, script: Script, arguments: &[String], stdin: &Bytes) -> Output {
     match arguments {
         [] if script == scripts::COUNT_TRY => count_try(mac, stdin),
+        [] if script == scripts::FORGET_TRIES => forget_tries(mac, stdin),
         [user] if script == scripts::INSTALL_SUDOERS => {
             let rule = format!("{user} ALL=(ALL) NOPASSWD: ALL\n");
             let path = format!("/etc/sudoers.d/{user}-nopasswd");
@@ -61,6 +62,16 @@ fn count_try(mac: &mut Model, stdin: &Bytes) -> Output {
     let owner = format!("{}:wheel", mac.user);
     let tries = format!("{tries}{mark}\n");
     mac.files.replace(paths::PASSWORD_TRIES, tries.into(), &owner, 0o600);
+    ok("")
+}
+
+fn forget_tries(mac: &mut Model, stdin: &Bytes) -> Output {
+    let mark = String::from_utf8_lossy(stdin).trim().to_owned();
+    let Some(tries) = mac.files.text(paths::PASSWORD_TRIES) else { return ok("") };
+    let kept = tries.lines().filter(|line| *line != mark);
+    let kept = kept.fold(String::new(), |text, line| text + line + "\n");
+    let owner = format!("{}:wheel", mac.user);
+    mac.files.replace(paths::PASSWORD_TRIES, kept.into(), &owner, 0o600);
     ok("")
 }
 

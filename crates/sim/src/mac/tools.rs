@@ -136,10 +136,14 @@ fn codesign(mac: &mut Model, arguments: &[&str]) -> Output {
 }
 
 fn hang_up_loginwindow(mac: &mut Model) -> Output {
-    if !mac.loginwindow_runs {
+    if mac.loginwindow.is_none() || mac.loginwindow_stuck {
         return fail(1, "No matching processes were found\n");
     }
-    mac.start_loginwindow();
+    if mac.hang_up_kills {
+        mac.end_loginwindow();
+    } else {
+        mac.restart_loginwindow();
+    }
     ok("")
 }
 
@@ -150,12 +154,21 @@ fn launchctl(mac: &mut Model, arguments: &[&str]) -> Output {
         inside.unwrap_or(target).trim_start_matches('/').to_owned()
     };
     match arguments {
-        ["kickstart", "-k", "system/com.apple.loginwindow"] if mac.kickstart_refused => {
+        ["kickstart", flags @ .., "system/com.apple.loginwindow"]
+            if mac.loginwindow_stuck || mac.kickstart_refused && !flags.is_empty() =>
+        {
             fail(150, "Operation not permitted while System Integrity Protection is engaged\n")
         }
-        ["kickstart", .., "system/com.apple.loginwindow"] => {
-            mac.start_loginwindow();
+        ["kickstart", flags @ .., "system/com.apple.loginwindow"] => {
+            // Without -k, one that runs is left alone.
+            if !flags.is_empty() || mac.loginwindow.is_none() {
+                mac.restart_loginwindow();
+            }
             ok("")
+        }
+        ["print", "system/com.apple.loginwindow"] => {
+            let pid = mac.loginwindow.map(|pid| format!("\tpid = {pid}\n")).unwrap_or_default();
+            ok(format!("system/com.apple.loginwindow = {{\n{pid}}}\n"))
         }
         ["print", domain] if *domain == gui => {
             if mac.has_session() {

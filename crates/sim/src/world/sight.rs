@@ -31,7 +31,7 @@ impl Sight {
 
     /// The same, seen from each of two clusters: this one's, and one that `api` serves.
     pub(super) fn shared(self, api: ApiServer) -> (Self, Self) {
-        let apis = [self.apis.as_slice(), &[api.clone()]].concat();
+        let apis = [self.apis.as_slice(), std::slice::from_ref(&api)].concat();
         (Self { apis: apis.clone(), ..self.clone() }, Self { api, apis, ..self })
     }
 

@@ -279,6 +279,15 @@ fn recovery_rows() -> Vec<Row> {
             Some(Action::Reboot(server())),
             Reason::Rebooting(3),
         ),
+        (
+            "failed three times, and a job runs there",
+            with(failed(3), |s| {
+                s.node = Some(node());
+                s.guests = vec![Guest { busy: true, ..guest("job") }];
+            }),
+            None,
+            Reason::WaitingForJob("runners/job".into()),
+        ),
         ("the reboot is seen", rebooting(failed(3)), None, Reason::Rebooted),
         (
             "failed eight times: exchanged",

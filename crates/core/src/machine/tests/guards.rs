@@ -170,7 +170,9 @@ fn may(seen: &Observed, action: &Action) -> bool {
         }
         Action::Reboot(_) => {
             let fresh = object.status.bootstrap_reboot_issued != Some(true);
-            living && host.name == object.name && seen.failures() >= 3 && fresh
+            // S24: whatever runs there, lives on.
+            let busy = seen.guests.iter().any(|guest| guest.busy);
+            living && host.name == object.name && seen.failures() >= 3 && fresh && !busy
         }
         Action::DeleteServer(_) => doomed && ours && lease.delete_requested_at.is_some(),
         Action::ScheduleDeletion(_) => {

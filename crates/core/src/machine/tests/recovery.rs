@@ -44,6 +44,47 @@ fn a_refused_password_is_a_state_of_its_own_that_says_where_a_new_one_goes() {
 }
 
 #[test]
+fn what_is_no_part_of_being_a_node_fails_alone_and_is_left_to_upkeep() {
+    // B22
+    let limits = Limits::default();
+    let said = "Tailscale: the key is not valid";
+    let seen = with(prepared(), |seen| {
+        seen.bootstrap = Bootstrap::Incomplete(said.into());
+        seen.object.status.bootstrap_attempts = Some(2);
+    });
+    let Some(Action::RecordBootstrap(told)) = decide(now(), &seen, &limits).action else {
+        panic!("the end is not recorded");
+    };
+    assert_eq!(told.bootstrap_attempts, None);
+    assert!(is_true(&told.conditions, "Bootstrapped"));
+    let current = told.conditions.iter().find(|c| c.type_ == "UpToDate").unwrap();
+    assert_eq!((current.status.as_str(), current.message.as_deref()), ("False", Some(said)));
+    assert_eq!(told.next_attempt_at, Some(now() + limits.retry), "upkeep tries again");
+}
+
+#[test]
+fn a_bootstrap_that_waits_for_running_vms_has_not_failed() {
+    // S24: else three waits would reboot the host, and eight wipe it.
+    let limits = Limits::default();
+    let what = "Tart: a VM runs";
+    let seen = with(prepared(), |seen| {
+        seen.bootstrap = Bootstrap::Postponed(what.into());
+        seen.object.status.bootstrap_attempts = Some(2);
+    });
+    let Some(Action::RecordBootstrap(told)) = decide(now(), &seen, &limits).action else {
+        panic!("the wait is not recorded");
+    };
+    assert_eq!(told.bootstrap_attempts, Some(2), "neither more nor less");
+    assert!(!is_true(&told.conditions, "Bootstrapped"));
+    let after = with(prepared(), |seen| seen.object.status = (*told).clone());
+    let waiting = decide(now() + Duration::from_secs(1), &after, &limits);
+    assert_eq!(waiting.reason, Reason::BootstrapPostponed(what.into()));
+    assert!(!waiting.reason.is_warning());
+    let on_time = effect_at(told.next_attempt_at.unwrap(), &after);
+    assert_eq!(on_time.action, Some(Action::StartBootstrap(server())));
+}
+
+#[test]
 fn a_bootstrap_that_ended_well_is_recorded_with_its_stamp() {
     let seen = with(prepared(), |seen| {
         seen.bootstrap = Bootstrap::Succeeded { stamp: "abc".into(), awaits_boot: None };
