@@ -156,7 +156,7 @@ impl SimMac {
         SimSession { mac: self.clone(), generation: self.lock().generation }
     }
 
-    /// Calls these, too, whenever the agent's process starts and ends, on whatever thread caused it.
+    /// Calls these too, when the agent's process starts and ends, on whatever thread caused it.
     pub fn on_agent(&self, start: OnStart, stop: OnStop) {
         self.lock().hooks.push((start, stop));
     }

@@ -90,7 +90,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         case: "Pod",
         path: "metadata.resourceVersion",
-        reason: "deleted while the real scheduler writes to it, a Pod is answered without a version",
+        reason: "deleted while the real scheduler writes to it, a Pod has no version in the answer",
         sometimes: true,
     },
     Known {
