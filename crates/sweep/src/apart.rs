@@ -25,7 +25,7 @@ where
         Side::Parent(id) => id,
         Side::Child => {
             let done = thread::spawn(work).join().ok().and_then(|done| to_text(&done));
-            end(i32::from(!done.is_some_and(|text| tell.write_all(&text).is_ok())))
+            end(i32::from(done.is_none_or(|text| tell.write_all(&text).is_err())))
         }
     };
     drop((parting, tell));
