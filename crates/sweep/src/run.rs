@@ -287,18 +287,23 @@ async fn be_silent(explorer: &Explorer, faults: &Faults) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use applecart_sim::faults::Process;
+
     use super::*;
 
+    /// `fault` meets a call in the middle, or, if it is a refusal, the first watch of a new agent:
+    /// it is begun again after a delay that is drawn at random.
     fn trace(seed: u64, fault: Fault) -> Vec<Step> {
-        let calm = Case::new(Story::Release, seed);
+        let refused = fault == Fault::Denied;
+        let story = if refused { Story::Claim } else { Story::Release };
+        let calm = Case::new(story, seed);
         let reference = run(&calm, None);
-        let mut steps = reference.steps.iter().skip(reference.first);
-        let number = match fault {
-            Fault::Denied => {
-                steps.find(|step| step.call.starts_with("watch ")).expect("one").number
-            }
-            _ => reference.first + 60,
+        let met = |step: &&Step| {
+            let is_watch =
+                matches!(step.process, Process::Agent(_)) && step.call.starts_with("watch ");
+            if refused { is_watch } else { step.number == reference.first + 60 }
         };
+        let number = reference.steps.iter().find(met).expect("such a step").number;
         let end = run(&Case { faults: vec![(number, fault)], ..calm }, Some(&reference));
         assert_eq!(end.violation, None);
         end.steps
