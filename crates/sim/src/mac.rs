@@ -199,6 +199,12 @@ impl SimMac {
         self.power_on();
     }
 
+    /// Nothing is left on the disk but what the factory put there, as a wipe begins.
+    pub fn erase(&self) {
+        let mut state = self.lock();
+        state.model.files = state.model.files.wiped();
+    }
+
     /// The factory's state with a new password and a new host key, powered on.
     pub fn wipe(&self, new_password: &str) {
         self.change(|state| {

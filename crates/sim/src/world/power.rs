@@ -45,6 +45,10 @@ fn follow(world: &World, host: &Host, view: &HostView, past: &mut Past) {
         }
         past.off = true;
     }
+    // The disk goes first: once Scaleway calls the host ready, nothing is left on it.
+    if view.status == ServerStatus::Reinstalling {
+        host.mac.erase();
+    }
     if past.off && !down {
         if view.generation == past.wipes {
             host.mac.power_on();
