@@ -1,5 +1,7 @@
 //! What stands outside of a Mac on its way back: Pods on it, its Node, its identity, its Secrets.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::action::{Action, Identity};
@@ -18,27 +20,31 @@ pub(super) fn empty(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<
     if let Some(guest) = idle {
         return Some(act(delete(guest, false), Reason::Emptying));
     }
-    // A host that is exchanged is emptied from the time of the attempt that will not come.
-    let began = seen.object.deleting_since.or(seen.object.status.next_attempt_at).unwrap_or(now);
-    let waited = since(now, began);
-    let patient = seen.object.drain_timeout.is_none_or(|timeout| waited < timeout);
-    if let Some(guest) = seen.guests.iter().find(|guest| guest.busy && patient) {
-        return Some(wait_for_job(guest, limits));
-    }
     let leaving = seen.guests.iter().any(|guest| !guest.busy);
-    (leaving && waited < limits.empty).then(|| wait(Reason::Emptying, limits.look))
+    let emptying = || wait(Reason::Emptying, limits.look);
+    job(now, seen, limits).or_else(|| (leaving && waited(now, seen) < limits.empty).then(emptying))
 }
 
-/// S24: a job that runs on a Mac is waited for, unless nobody hears of that Mac any more.
+/// S24: a job that runs on a Mac is waited for, as long as a drain may last; not on one of which
+/// nobody hears any more.
 pub(super) fn busy(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Decision> {
     ours(seen).filter(|node| node.ready || !is_dead(now, node, limits))?;
-    let guest = seen.guests.iter().find(|guest| guest.busy)?;
-    Some(wait_for_job(guest, limits))
+    job(now, seen, limits)
 }
 
-fn wait_for_job(guest: &Guest, limits: &Limits) -> Decision {
+fn job(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Decision> {
+    let waited = waited(now, seen);
+    let patient = seen.object.drain_timeout.is_none_or(|timeout| waited < timeout);
+    let guest = seen.guests.iter().find(|guest| guest.busy && patient)?;
     let pod = format!("{}/{}", guest.namespace, guest.name);
-    wait(Reason::WaitingForJob(pod), limits.look)
+    Some(wait(Reason::WaitingForJob(pod), limits.look))
+}
+
+/// How long it is being emptied: a host that is exchanged or rebooted, from the time of the attempt
+/// that will not come.
+fn waited(now: Timestamp, seen: &Observed) -> Duration {
+    let began = seen.object.deleting_since.or(seen.object.status.next_attempt_at);
+    since(now, began.unwrap_or(now))
 }
 
 /// An agent that is being restarted is silent for a moment, and its VMs work on: a Mac counts as

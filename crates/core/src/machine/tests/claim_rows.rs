@@ -288,6 +288,17 @@ fn recovery_rows() -> Vec<Row> {
             None,
             Reason::WaitingForJob("runners/job".into()),
         ),
+        (
+            "failed three times, and a job ran there for longer than a drain may last",
+            with(failed(3), |s| {
+                s.node = Some(node());
+                s.guests = vec![Guest { busy: true, ..guest("job") }];
+                s.object.drain_timeout = Some(Duration::from_hours(2));
+                s.object.status.next_attempt_at = Some(now() - Duration::from_hours(2));
+            }),
+            Some(Action::Reboot(server())),
+            Reason::Rebooting(3),
+        ),
         ("the reboot is seen", rebooting(failed(3)), None, Reason::Rebooted),
         (
             "failed eight times: exchanged",

@@ -170,7 +170,7 @@ fn may(seen: &Observed, action: &Action) -> bool {
         }
         Action::Reboot(_) => {
             let fresh = object.status.bootstrap_reboot_issued != Some(true);
-            // S24: whatever runs there, lives on.
+            // S24: whatever runs there, lives on; no state here has waited for all of a drain.
             let busy = seen.guests.iter().any(|guest| guest.busy);
             living && host.name == object.name && seen.failures() >= 3 && fresh && !busy
         }
