@@ -212,7 +212,9 @@ pub(super) fn field(
 /// A pin that is there and cannot be read is not the same as none: whoever could spoil it would
 /// make us trust any host (S17).
 fn pin(data: &BTreeMap<String, Vec<u8>>, secret: &str) -> Result<Option<HostKey>, ReadError> {
-    let Some(bytes) = data.get(owned::HOST_KEY) else { return Ok(None) };
+    // As with a password, empty is missing: whoever may write it could as well remove it.
+    let given = data.get(owned::HOST_KEY).filter(|bytes| !bytes.trim_ascii().is_empty());
+    let Some(bytes) = given else { return Ok(None) };
     let text = String::from_utf8_lossy(bytes);
     let key = text.trim().strip_prefix("SHA256:");
     let is_digest = |key: &str| {
@@ -323,7 +325,8 @@ mod tests {
         let good = format!("SHA256:{}", "aB3+/".repeat(9).split_at(FINGERPRINT_CHARS).0);
         assert_eq!(pinned(good.as_bytes()).unwrap(), Some(HostKey(good.clone())));
         assert_eq!(pinned(format!("{good}\n").as_bytes()).unwrap(), Some(HostKey(good)));
-        for bad in [&b""[..], b"\xff\xfe", b"SHA256:short", b"ssh-ed25519 AAAA"] {
+        assert_eq!(pinned(b" \n").unwrap(), None);
+        for bad in [&b"x"[..], b"\xff\xfe", b"SHA256:short", b"ssh-ed25519 AAAA"] {
             let error = chain(&pinned(bad).unwrap_err());
             assert!(
                 error.contains("mac-1-bootstrap") && error.contains(owned::HOST_KEY),
