@@ -63,4 +63,5 @@ pub use registry::Registry;
 pub use schema::SchemaError;
 pub use serve::ServeError;
 pub use server::{ApiServer, Setup};
+pub use state::EVENT_LIFE;
 pub use tls::{Authority, AuthorityError};

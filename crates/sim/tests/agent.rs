@@ -9,7 +9,7 @@ use applecart_api::clock::Clock;
 use applecart_api::keys::finalizer;
 use applecart_core::pod::{Template, VmName};
 use applecart_sim::kubernetes::{
-    ApiServer, Call, Gate, Identity, Refusal, Registry, Setup, Verb, Verdict,
+    ApiServer, Call, EVENT_LIFE, Gate, Identity, Refusal, Registry, Setup, Verb, Verdict,
 };
 use applecart_sim::tart::{Calls, Durations, SimTart};
 use futures::future::BoxFuture;
@@ -78,6 +78,7 @@ impl World {
             clock: clock.clone(),
             seed: 1,
             registry: Registry::new(Vec::new()).unwrap(),
+            event_life: EVENT_LIFE,
             gate: Some(weather.clone()),
             authority: None,
         });

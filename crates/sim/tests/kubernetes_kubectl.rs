@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use applecart_api::clock::Clock;
-use applecart_sim::kubernetes::{ApiServer, Authority, Identity, Registry, Setup};
+use applecart_sim::kubernetes::{ApiServer, Authority, EVENT_LIFE, Identity, Registry, Setup};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
@@ -78,6 +78,7 @@ impl Cluster {
             clock: Clock::new(Timestamp::now),
             seed: 1,
             registry: Registry::new(vec![widget_definition()]).unwrap(),
+            event_life: EVENT_LIFE,
             gate: None,
             authority: Some(Authority::generate().unwrap()),
         });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -18,14 +18,11 @@ use super::registry::Registry;
 use super::removal::FOREGROUND;
 use super::request::{DeleteOptions, Propagation};
 use super::state::{State, stamp};
-use super::store::{ObjectKey, format_uid, owner_uids, uid_of};
+use super::store::{ObjectKey, format_uid, owner_uids, uid_of, version_of};
 use super::write::{finalizers, is_finished, namespace_key};
 
 /// Holds a definition until the last object of its kind is gone.
 const DEFINITION_CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
-
-/// How long an Event lives after its last write: the real server's default.
-const EVENT_LIFE: SignedDuration = SignedDuration::from_hours(1);
 
 /// A write that the built-in controllers have yet to look at.
 #[derive(Clone, Debug)]
@@ -60,8 +57,8 @@ impl State {
             Nature::Definition => self.establish(key, &object, now),
             Nature::SigningRequest => self.sign(key, &object, now),
             Nature::Event => {
-                let ends = now.checked_add(EVENT_LIFE).unwrap_or(Timestamp::MAX);
-                self.event_ends.push_back((ends, key.clone(), object.clone()));
+                let ends = now.checked_add(self.event_life).unwrap_or(Timestamp::MAX);
+                self.event_ends.push_back((ends, key.clone(), version_of(&object).into()));
             }
             _ => {}
         }
@@ -96,8 +93,9 @@ impl State {
 
     /// Removes the Events whose time is over and that were not written since.
     fn end_events(&mut self, now: Timestamp) {
-        while let Some((_, key, object)) = self.event_ends.pop_front_if(|(ends, ..)| *ends <= now) {
-            if self.store.get(&key).is_some_and(|stored| Arc::ptr_eq(stored, &object)) {
+        while let Some((_, key, version)) = self.event_ends.pop_front_if(|(ends, ..)| *ends <= now)
+        {
+            if self.store.get(&key).is_some_and(|stored| version_of(stored) == version) {
                 self.remove(&key);
             }
         }

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use applecart_api::clock::Clock;
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use super::gate::{Gate, Verb};
 use super::refusal::Refusal;
 use super::registry::Registry;
 use super::respond;
-use super::state::State;
+use super::state::{EVENT_LIFE, State};
 use super::tls::Authority;
 
 /// An answer; the body of a watch goes on until it is dropped.
@@ -74,6 +75,8 @@ pub struct Setup {
     pub seed: u64,
     /// The kinds that it knows from the start.
     pub registry: Arc<Registry>,
+    /// How long an Event lives after its last write.
+    pub event_life: Duration,
     /// What every request passes, if anything.
     pub gate: Option<Arc<dyn Gate>>,
     /// Who signs its certificate; needed to serve over HTTPS.
@@ -84,7 +87,8 @@ impl ApiServer {
     /// A fresh cluster without a gate, for clients in this process.
     #[must_use]
     pub fn new(clock: Clock, seed: u64, registry: Arc<Registry>) -> Self {
-        Self::set_up(Setup { clock, seed, registry, gate: None, authority: None })
+        let (event_life, gate, authority) = (EVENT_LIFE, None, None);
+        Self::set_up(Setup { clock, seed, registry, event_life, gate, authority })
     }
 
     /// A fresh cluster: four namespaces with their default accounts, and the registry's
@@ -97,6 +101,7 @@ impl ApiServer {
         );
         let authority = setup.authority.map(Arc::new);
         let mut state = State::new(setup.clock.now(), setup.seed, setup.registry, certificate);
+        state.event_life = setup.event_life;
         if let Some(authority) = &authority {
             state.signer = Some(authority.clone());
             let token = authority.admin_token().expose_secret().to_owned();

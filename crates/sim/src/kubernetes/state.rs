@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -20,6 +21,9 @@ use super::request::{Options, Target};
 use super::signing::Certificates;
 use super::store::{ObjectKey, Store, uid_of};
 use super::tls::Authority;
+
+/// How long an Event lives after its last write, by a real server's default.
+pub const EVENT_LIFE: Duration = Duration::from_hours(1);
 
 /// One request, read.
 #[derive(Clone, Debug)]
@@ -49,8 +53,10 @@ pub(crate) struct State {
     pub owners: BTreeMap<String, Owners>,
     /// What the built-in controllers have yet to look at.
     pub pending: VecDeque<Aftermath>,
-    /// Events and when they end, oldest first.
-    pub event_ends: VecDeque<(Timestamp, ObjectKey, Arc<Value>)>,
+    /// How long an Event lives after its last write.
+    pub event_life: Duration,
+    /// When Events end that have not been written since this version, oldest first.
+    pub event_ends: VecDeque<(Timestamp, ObjectKey, String)>,
     /// The certificate that service accounts are told to trust.
     pub authority: String,
     /// Signs certificates of clients, if anybody does.
@@ -69,6 +75,7 @@ impl State {
             calls: 0,
             owners: BTreeMap::new(),
             pending: VecDeque::new(),
+            event_life: EVENT_LIFE,
             event_ends: VecDeque::new(),
             authority,
             signer: None,

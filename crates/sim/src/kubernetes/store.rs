@@ -306,6 +306,11 @@ pub(crate) fn uid_of(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().unwrap_or_default()
 }
 
+/// The version of its last write.
+pub(crate) fn version_of(object: &Value) -> &str {
+    object["metadata"]["resourceVersion"].as_str().unwrap_or_default()
+}
+
 /// The uids of its owners.
 pub(crate) fn owner_uids(object: &Value) -> impl Iterator<Item = &str> {
     let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::crew::Install;
 use super::{AGENT_ROLE, Host, NAMESPACE, POOL_PREFIX, REGISTRY};
 use crate::faults::Faults;
-use crate::kubernetes::{ApiServer, Authority, Gate, Setup};
+use crate::kubernetes::{ApiServer, Authority, EVENT_LIFE, Gate, Setup};
 use crate::mac::{SimMac, tart_bundle};
 use crate::scaleway::{self, Durations, Scaleway};
 use crate::tart::{self, SimTart};
@@ -73,6 +73,9 @@ pub const SHORTEST_JOB: Duration = Duration::from_mins(6);
 /// How often a job comes in.
 pub const JOB_EVERY: Duration = Duration::from_mins(2);
 
+/// People read Events however fast a world is.
+const SHORTEST_EVENT_LIFE: Duration = Duration::from_mins(5);
+
 impl WorldSettings {
     /// A real fleet's `duration` in this world.
     pub(super) fn scale(&self, duration: Duration) -> Duration {
@@ -85,6 +88,7 @@ impl WorldSettings {
             clock: self.clock.clone(),
             seed: self.seed,
             registry: REGISTRY.clone(),
+            event_life: self.scale(EVENT_LIFE).max(SHORTEST_EVENT_LIFE),
             gate: self.faults.clone().map(|faults| faults as Arc<dyn Gate>),
             authority: self.authority.take(),
         })

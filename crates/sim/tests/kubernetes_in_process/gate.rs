@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use applecart_sim::kubernetes::{
-    ApiServer, Call, Delivery, Gate, Identity, Refusal, Setup, Verb, Verdict,
+    ApiServer, Call, Delivery, EVENT_LIFE, Gate, Identity, Refusal, Setup, Verb, Verdict,
 };
 use futures::StreamExt;
 use futures::future::BoxFuture;
@@ -42,6 +42,7 @@ async fn the_gate_can_refuse_a_call_and_lose_it_before_or_after() {
         clock: clock(),
         seed: 1,
         registry: registry(),
+        event_life: EVENT_LIFE,
         gate: Some(gate.clone()),
         authority: None,
     });
@@ -88,7 +89,8 @@ impl Gate for Weather {
 fn under(gate: &Arc<Weather>) -> ApiServer {
     let (clock, registry) = (clock(), registry());
     let gate = Some(gate.clone() as Arc<dyn Gate>);
-    ApiServer::set_up(Setup { clock, seed: 1, registry, gate, authority: None })
+    let event_life = EVENT_LIFE;
+    ApiServer::set_up(Setup { clock, seed: 1, registry, event_life, gate, authority: None })
 }
 
 #[tokio::test(start_paused = true)]

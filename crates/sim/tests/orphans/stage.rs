@@ -20,7 +20,7 @@ use applecart_sim::cluster_api;
 use applecart_sim::faults::{Faults, PROVIDER, Process};
 use applecart_sim::github::SimGithub;
 use applecart_sim::kubernetes::{
-    ApiServer, Call, Gate, Identity, Refusal, Registry, Setup, Verb, Verdict,
+    ApiServer, Call, EVENT_LIFE, Gate, Identity, Refusal, Registry, Setup, Verb, Verdict,
 };
 use applecart_sim::mac::{SimNetwork, tart_bundle};
 use applecart_sim::scaleway::{self, HostSpec, Operation, Scaleway};
@@ -125,6 +125,7 @@ impl Stage {
             clock: clock.clone(),
             seed: 1,
             registry: REGISTRY.clone(),
+            event_life: EVENT_LIFE,
             gate: Some(gate),
             authority: None,
         });
