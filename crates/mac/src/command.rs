@@ -192,7 +192,8 @@ impl Output {
     }
 }
 
-/// The start of what a host printed, on one line and without `secrets`, for an error.
+/// The end of what a host printed, on one line and without `secrets`, for an error: warnings come
+/// first, pfctl's alone are longer than this, and what ended a script comes last.
 ///
 /// Scrubbed as it was printed, for a secret may have two blanks in a row or lie across the cut; and
 /// once more as one line, for the host may have joined its words itself.
@@ -203,7 +204,10 @@ pub(crate) fn excerpt(text: &str, secrets: &[String]) -> String {
     let text = secrets.iter().fold(text.to_owned(), |text, secret| hide(text, secret));
     let line = one_line(&text);
     let line = secrets.iter().fold(line, |line, secret| hide(line, &one_line(secret)));
-    line.chars().take(EXCERPT_CHARS).collect()
+    match line.char_indices().nth_back(EXCERPT_CHARS - 1) {
+        Some((from, _)) if from > 0 => format!("…{}", &line[from..]),
+        _ => line,
+    }
 }
 
 fn one_line(text: &str) -> String {
@@ -231,10 +235,14 @@ mod tests {
         for printed in ["no: two  blanks", "no: two blanks", "no:\ntwo\n blanks"] {
             assert_eq!(excerpt(printed, &secrets), "no: <hidden>", "{printed}");
         }
-        for before in EXCERPT_CHARS - 16..EXCERPT_CHARS {
-            let shown = excerpt(&format!("{}0123456789abcdef", "x".repeat(before)), &secrets);
-            assert!(!shown.contains('0') && shown.len() <= EXCERPT_CHARS, "{shown}");
+        for after in EXCERPT_CHARS - 16..EXCERPT_CHARS {
+            let shown = excerpt(&format!("0123456789abcdef{}", "x".repeat(after)), &secrets);
+            assert!(!shown.contains(|c: char| c.is_ascii_digit()), "{shown}");
+            assert!(shown.chars().count() <= EXCERPT_CHARS + 1, "{shown}");
         }
+        let exact = "x".repeat(EXCERPT_CHARS);
+        assert_eq!(excerpt(&exact, &[]), exact);
+        assert_eq!(excerpt(&format!("a warning {exact}"), &[]), format!("…{exact}"));
     }
 
     #[test]

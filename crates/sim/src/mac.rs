@@ -11,6 +11,7 @@ mod launchd;
 mod model;
 mod outside;
 mod pf;
+mod pfctl;
 mod scripts;
 mod tools;
 
@@ -29,7 +30,7 @@ use tokio::time::{Instant, sleep, timeout};
 pub use gate::{Effect, Gate, Open, Verdict};
 pub use launchd::AgentHealth;
 pub use outside::Sudo;
-pub use pf::Packet;
+pub use pf::{OWN_ADDRESSES, Packet};
 
 use files::Files;
 use model::{Model, Notice};
@@ -295,7 +296,7 @@ impl SimMac {
 
     /// Flushes our firewall rules, as a person or an update might.
     pub fn flush_firewall(&self) {
-        self.lock().model.pf.anchors.clear();
+        self.lock().model.pf.flush_anchors();
     }
 
     /// Makes the next loads of rules meet another pfctl at work.

@@ -153,7 +153,7 @@ impl Model {
     /// Starts what starts by itself.
     pub(super) fn boot(&mut self) {
         // macOS loads the main ruleset but leaves the filter off; a broken file loads nothing.
-        let _ = self.pf.load_main(&self.files, paths::PF_CONF, false);
+        let _ = self.pf.load(&self.files, None, paths::PF_CONF, false);
         for path in self.files.in_folder("/Library/LaunchDaemons") {
             self.load_job(&path);
         }
@@ -193,8 +193,10 @@ impl Model {
             return false;
         }
         self.launchd.insert(definition);
-        if label == plist::FIREWALL_JOB {
-            self.pf.enabled |= self.pf.load_main(&self.files, paths::PF_CONF, false).is_ok();
+        if label == plist::FIREWALL_JOB
+            && self.pf.load(&self.files, None, paths::PF_CONF, false).is_ok()
+        {
+            self.pf.take_reference();
         }
         if label == AGENT_JOB {
             self.start_agent();

@@ -1,35 +1,49 @@
-//! The packet filter as the kernel treats it: a main ruleset, anchors with rules and tables, loads
+//! The packet filter as the kernel treats it: rulesets by anchor, tables by anchor and name, loads
 //! that happen as a whole or not at all.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod grammar;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::net::Ipv4Addr;
 
+use self::grammar::{Definition, End, Line, Rule, Statement};
 use super::files::Files;
 
-/// One anchor's content.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Ruleset {
-    pub(super) rules: Vec<String>,
-    pub(super) tables: BTreeMap<String, Table>,
-}
+/// The host's own addresses: of its loopback, as the gateway of its VMs, and where the world
+/// reaches it.
+pub const OWN_ADDRESSES: [Ipv4Addr; 3] =
+    [Ipv4Addr::LOCALHOST, Ipv4Addr::new(192, 168, 64, 1), Ipv4Addr::new(51, 15, 0, 2)];
 
-/// A table of an anchor.
+/// The scope of the main ruleset.
+const MAIN: &str = "";
+/// Where packets of VMs come in.
+const BRIDGE: &str = "bridge100";
+/// The network behind it.
+const VMS: &str = "192.168.64.0/22";
+/// The end of every load that failed.
+const NOT_LOADED: &str = "pfctl: Syntax error in config file: pf rules not loaded\n";
+
+/// A table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Table {
-    pub(super) addresses: Vec<String>,
-    /// It outlives the rules that use it.
+struct Table {
+    addresses: Vec<String>,
     persist: bool,
+    constant: bool,
+    /// One that was killed under its rules matches nothing, and is not shown.
+    active: bool,
 }
 
 /// The packet filter.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pf {
-    pub(super) enabled: bool,
-    /// The main ruleset's filter rules and anchor points.
-    pub(super) main: Vec<String>,
-    pub(super) anchors: BTreeMap<String, Ruleset>,
-    /// Tables of the main ruleset, which outlive their rules.
-    pub(super) main_tables: BTreeSet<String>,
+    enabled: bool,
+    /// Who wants it enabled: tokens that `-E` gave out.
+    references: Vec<u64>,
+    next_token: u64,
+    rulesets: BTreeMap<String, Vec<Line>>,
+    /// By scope and name: the same name in another scope is another table.
+    tables: BTreeMap<(String, String), Table>,
     /// What macOS put into the main ruleset for VMs; lost with it.
     pub(super) translates_for_vms: bool,
     /// How many of the next loads another pfctl spoils.
@@ -51,263 +65,360 @@ pub struct Packet {
     pub port: u16,
 }
 
-/// What a parsed main ruleset would do.
-struct Parsed {
-    main: Vec<String>,
-    tables: BTreeSet<String>,
-    loads: Vec<(String, String, Ruleset)>,
+/// What a file says for one scope.
+struct Part {
+    scope: String,
+    file: String,
+    statements: Vec<(usize, Statement)>,
+}
+
+impl Part {
+    fn read(files: &Files, scope: &str, file: &str) -> Result<Self, String> {
+        let text = if file == "/dev/null" {
+            String::new()
+        } else {
+            let text = files.text(file);
+            text.ok_or_else(|| format!("pfctl: {file}: No such file or directory\n"))?
+        };
+        let statements = grammar::read(file, &text)?;
+        Ok(Self { scope: scope.to_owned(), file: file.to_owned(), statements })
+    }
+
+    fn tables(&self) -> impl Iterator<Item = (usize, &Definition)> {
+        self.statements.iter().filter_map(|(line, statement)| match statement {
+            Statement::Table(definition) => Some((*line, definition)),
+            _ => None,
+        })
+    }
+
+    /// What pfctl says if this part's ticket is stale: a line for each table, or the commit's.
+    fn spoilt(&self) -> String {
+        let mut said = String::new();
+        for (line, table) in self.tables() {
+            let (file, name) = (&self.file, &table.name);
+            let _ = writeln!(said, "{file}:{line}: cannot define table {name}: Resource busy");
+        }
+        if said.is_empty() {
+            return "pfctl: DIOCXCOMMIT: Resource busy\n".to_owned();
+        }
+        said + NOT_LOADED
+    }
 }
 
 impl Pf {
-    /// Loads the main ruleset of `path`. `only_parse` neither loads nor notices a busy table.
-    pub(super) fn load_main(
+    /// Loads a file into an anchor, or as the main ruleset; what it warns of. `only_parse` opens no
+    /// transaction, so it neither loads nor notices a stale ticket.
+    pub(super) fn load(
         &mut self,
         files: &Files,
-        path: &str,
+        anchor: Option<&str>,
+        file: &str,
         only_parse: bool,
-    ) -> Result<(), String> {
-        let parsed = parse_main(files, path)?;
-        if only_parse {
-            return Ok(());
+    ) -> Result<String, String> {
+        let scope = anchor.unwrap_or(MAIN);
+        if scope.split('/').any(|name| name.starts_with('_')) {
+            return Err(format!("pfctl: {scope}: anchor is reserved\n"));
         }
-        self.meets_another("main", path)?;
-        let mut anchors = self.anchors.clone();
-        let mut begun: Vec<&str> = Vec::new();
-        for (anchor, file, ruleset) in &parsed.loads {
-            // Loading an anchor a second time in one run makes the first run's ticket stale.
-            if begun.contains(&anchor.as_str())
-                && let Some(table) = ruleset.tables.keys().next()
-            {
-                return Err(format!(
-                    "{file}:2: cannot define table {table}: Resource busy\n\
-                     pfctl: Syntax error in config file: pf rules not loaded\n"
-                ));
-            }
-            begun.push(anchor);
-            anchors.insert(anchor.clone(), self.staged(anchor, ruleset.clone()));
+        let ending = if only_parse { "" } else { NOT_LOADED };
+        let told = |error: String| error + ending;
+        let mut parts = vec![Part::read(files, scope, file).map_err(told)?];
+        if scope == MAIN {
+            // Within an anchor, nothing else is loaded.
+            let main = &parts[0].statements;
+            let loads = main.iter().filter_map(|(_, statement)| match statement {
+                Statement::Load { anchor, file } => Some(Part::read(files, anchor, file)),
+                _ => None,
+            });
+            let loads = loads.collect::<Result<Vec<_>, _>>().map_err(told)?;
+            parts.extend(loads);
         }
-        self.main = parsed.main;
-        self.main_tables.extend(parsed.tables);
-        self.anchors = anchors;
-        self.translates_for_vms = false;
-        Ok(())
-    }
-
-    /// Loads one anchor; whether anything evaluates it is another matter.
-    pub(super) fn load_anchor(
-        &mut self,
-        files: &Files,
-        anchor: &str,
-        path: &str,
-        only_parse: bool,
-    ) -> Result<(), String> {
-        let ruleset = parse_anchor(files, path)?;
+        let warnings = self.collisions(&parts);
         if !only_parse {
-            self.meets_another(anchor, path)?;
-            let staged = self.staged(anchor, ruleset);
-            self.anchors.insert(anchor.to_owned(), staged);
+            self.begin(&parts)?;
+            for part in &parts {
+                self.commit(part);
+            }
+            self.translates_for_vms &= scope != MAIN;
+            self.drop_unused();
         }
-        Ok(())
+        Ok(warnings)
     }
 
-    /// A load of which another pfctl made the ticket stale changes nothing.
-    fn meets_another(&mut self, anchor: &str, path: &str) -> Result<(), String> {
-        if self.busy == 0 {
-            return Ok(());
+    /// Every scope gets a ticket; what makes one stale changes nothing.
+    fn begin(&mut self, parts: &[Part]) -> Result<(), String> {
+        if self.busy > 0 {
+            self.busy -= 1;
+            let has_tables = |part: &&Part| part.tables().next().is_some();
+            return Err(parts.iter().find(has_tables).unwrap_or(&parts[0]).spoilt());
         }
-        self.busy -= 1;
-        Err(format!(
-            "{path}:2: cannot define table {anchor}: Resource busy\n\
-             pfctl: Syntax error in config file: pf rules not loaded\n"
-        ))
+        // Beginning a scope again makes its first ticket stale, and that is the one pfctl shows.
+        let again = |(at, part): &(usize, &Part)| {
+            parts[..*at].iter().any(|earlier| earlier.scope == part.scope)
+        };
+        parts.iter().enumerate().find(again).map_or(Ok(()), |(_, part)| Err(part.spoilt()))
     }
 
-    /// What an anchor has after a load: its tables that outlive their rules are still there.
-    fn staged(&self, anchor: &str, mut ruleset: Ruleset) -> Ruleset {
-        let before = self.anchors.get(anchor).map(|ruleset| ruleset.tables.clone());
-        for (name, table) in before.unwrap_or_default() {
-            if table.persist {
-                ruleset.tables.entry(name).or_insert(table);
+    fn commit(&mut self, part: &Part) {
+        let lines = part.statements.iter().filter_map(|(_, statement)| match statement {
+            Statement::Filter(line) => Some(line.clone()),
+            _ => None,
+        });
+        self.rulesets.insert(part.scope.clone(), lines.collect());
+        for (_, definition) in part.tables() {
+            let key = (part.scope.clone(), definition.name.clone());
+            let table = self.tables.entry(key).or_default();
+            if let Some(addresses) = &definition.addresses {
+                table.addresses.clone_from(addresses);
+            }
+            (table.persist, table.constant) = (definition.persist, definition.constant);
+            table.active = true;
+        }
+    }
+
+    fn collisions(&self, parts: &[Part]) -> String {
+        let inner = parts.iter().filter(|part| part.scope != MAIN).flat_map(Part::tables);
+        let is_global = |name: &str| self.table(MAIN, name).is_some();
+        let both = inner.filter(|(_, table)| is_global(&table.name));
+        both.fold(String::new(), |mut text, (_, table)| {
+            let _ =
+                writeln!(text, "warning: namespace collision with <{}> global table.", table.name);
+            text
+        })
+    }
+
+    /// A table without a rule goes, unless it is to persist.
+    fn drop_unused(&mut self) {
+        let unused = |key: &(String, String)| !self.is_referenced(&key.0, &key.1);
+        let gone: Vec<_> = (self.tables.iter())
+            .filter(|(key, table)| !(table.persist && table.active) && unused(key))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in gone {
+            self.tables.remove(&key);
+        }
+    }
+
+    /// Whether a rule of its scope names the table; one of the main ruleset is every anchor's that
+    /// has none of the name.
+    fn is_referenced(&self, scope: &str, name: &str) -> bool {
+        let names = |end: &End| end.address.as_deref().and_then(grammar::table_name) == Some(name);
+        let uses = |line: &Line| match line {
+            Line::Rule(rule) => names(&rule.from) || names(&rule.to),
+            Line::Anchor(_) => false,
+        };
+        self.rulesets.iter().any(|(of, lines)| {
+            let own = self.tables.contains_key(&(of.clone(), name.to_owned()));
+            (of == scope || (scope == MAIN && !own)) && lines.iter().any(uses)
+        })
+    }
+
+    fn table(&self, scope: &str, name: &str) -> Option<&Table> {
+        let table = self.tables.get(&(scope.to_owned(), name.to_owned()));
+        table.filter(|table| table.active)
+    }
+
+    /// Destroys a table of exactly this scope; whether there was one. Under rules that name it, it
+    /// stays, empty.
+    pub(super) fn kill_table(&mut self, anchor: Option<&str>, name: &str) -> bool {
+        let key = (anchor.unwrap_or(MAIN).to_owned(), name.to_owned());
+        let Some(table) = self.tables.get_mut(&key).filter(|table| table.active) else {
+            return false;
+        };
+        *table = Table::default();
+        self.drop_unused();
+        true
+    }
+
+    /// The addresses in a table.
+    pub(super) fn addresses(&self, anchor: Option<&str>, name: &str) -> Option<&[String]> {
+        self.table(anchor.unwrap_or(MAIN), name).map(|table| table.addresses.as_slice())
+    }
+
+    /// Adds addresses to a table, and makes it if there is none. What pfctl says.
+    pub(super) fn add(
+        &mut self,
+        anchor: Option<&str>,
+        name: &str,
+        addresses: &[&str],
+    ) -> Result<String, String> {
+        if let Some(wrong) = addresses.iter().find(|address| !grammar::is_network(address)) {
+            return Err(format!("pfctl: no IP address found for {wrong}\n"));
+        }
+        let key = (anchor.unwrap_or(MAIN).to_owned(), name.to_owned());
+        let table = self.tables.entry(key).or_default();
+        if table.constant {
+            return Err("pfctl: Operation not permitted.\n".to_owned());
+        }
+        let mut said = String::new();
+        if !table.active {
+            *table = Table { persist: true, active: true, ..Table::default() };
+            said += "1 table created.\n";
+        }
+        let before = table.addresses.len();
+        for address in addresses {
+            if !table.addresses.iter().any(|there| there == address) {
+                table.addresses.push((*address).to_owned());
             }
         }
-        ruleset
+        let added = table.addresses.len() - before;
+        let _ = writeln!(said, "{added}/{} addresses added.", addresses.len());
+        Ok(said)
     }
 
-    /// Destroys a table of exactly this scope; whether there was one.
-    pub(super) fn kill_table(&mut self, anchor: Option<&str>, table: &str) -> bool {
-        match anchor {
-            None => self.main_tables.remove(table),
-            Some(anchor) => {
-                let ruleset = self.anchors.get_mut(anchor);
-                ruleset.is_some_and(|ruleset| ruleset.tables.remove(table).is_some())
-            }
+    /// The tables of a scope, by name.
+    pub(super) fn tables_of(&self, anchor: Option<&str>) -> impl Iterator<Item = &str> {
+        let scope = anchor.unwrap_or(MAIN);
+        let here = self.tables.iter().filter(move |((of, _), table)| of == scope && table.active);
+        here.map(|((_, name), _)| name.as_str())
+    }
+
+    /// The rules of a scope, as pfctl prints them.
+    pub(super) fn rules_of(&self, anchor: Option<&str>) -> impl Iterator<Item = String> {
+        self.rulesets.get(anchor.unwrap_or(MAIN)).into_iter().flatten().map(Line::to_string)
+    }
+
+    /// Forgets the rules and tables of exactly one scope; how many tables.
+    pub(super) fn flush(&mut self, anchor: Option<&str>) -> usize {
+        self.rulesets.remove(anchor.unwrap_or(MAIN));
+        self.translates_for_vms &= anchor.is_some();
+        self.kill_tables(anchor)
+    }
+
+    /// Destroys all tables of exactly one scope; how many.
+    pub(super) fn kill_tables(&mut self, anchor: Option<&str>) -> usize {
+        let names: Vec<String> = self.tables_of(anchor).map(str::to_owned).collect();
+        for name in &names {
+            self.kill_table(anchor, name);
         }
+        names.len()
     }
 
-    /// The tables of an anchor, by name.
-    pub(super) fn tables_of(&self, anchor: &str) -> Vec<String> {
-        let ruleset = self.anchors.get(anchor);
-        ruleset.map(|ruleset| ruleset.tables.keys().cloned().collect()).unwrap_or_default()
+    /// Forgets what every anchor has.
+    pub(super) fn flush_anchors(&mut self) {
+        self.rulesets.retain(|scope, _| scope == MAIN);
+        self.tables.retain(|(scope, _), _| scope == MAIN);
+    }
+
+    /// Whether it filters at all.
+    pub(super) fn is_enabled(&self) -> bool {
+        self.enabled
+    }
+
+    /// Enables it for good. False if it was.
+    pub(super) fn enable(&mut self) -> bool {
+        !std::mem::replace(&mut self.enabled, true)
+    }
+
+    /// Enables it while the token that this gives is held.
+    pub(super) fn take_reference(&mut self) -> u64 {
+        self.next_token += 1;
+        self.references.push(self.next_token);
+        self.enabled = true;
+        self.next_token
+    }
+
+    /// Gives a token back; the last one disables it. False if nobody got it.
+    pub(super) fn give_back(&mut self, token: u64) -> bool {
+        let held = self.references.len();
+        self.references.retain(|reference| *reference != token);
+        let known = self.references.len() < held;
+        self.enabled &= !(known && self.references.is_empty());
+        known
+    }
+
+    /// Disables it, whoever wants it enabled.
+    pub(super) fn disable(&mut self) {
+        self.references.clear();
+        self.enabled = false;
+    }
+
+    /// Tokens that are held.
+    pub(super) fn references(&self) -> &[u64] {
+        &self.references
     }
 
     /// Whether a packet gets through what is live now.
     pub(super) fn passes(&self, packet: Packet) -> bool {
-        if !self.enabled {
-            return true;
+        let mut passes = true;
+        if self.enabled {
+            self.evaluate(MAIN, packet, &mut passes);
         }
-        let points = self.main.iter().filter_map(|rule| anchor_name(rule));
-        let live = points.filter_map(|name| self.anchors.get(&name));
-        for ruleset in live {
-            for rule in &ruleset.rules {
-                if matches(rule, ruleset, packet) {
-                    return rule.starts_with("pass");
+        passes
+    }
+
+    /// The last rule that matches decides, or the first that is quick: then nothing after it is
+    /// looked at, which is what this says.
+    fn evaluate(&self, scope: &str, packet: Packet, passes: &mut bool) -> bool {
+        let lines = self.rulesets.get(scope).into_iter().flatten();
+        for line in lines {
+            let decided = match line {
+                Line::Anchor(name) => {
+                    let below = self.attached(scope, name);
+                    below.into_iter().any(|below| self.evaluate(below, packet, passes))
                 }
+                Line::Rule(rule) if self.matches(rule, scope, packet) => {
+                    *passes = rule.pass;
+                    rule.quick
+                }
+                Line::Rule(_) => false,
+            };
+            if decided {
+                return true;
             }
         }
-        true
+        false
     }
-}
 
-fn anchor_name(rule: &str) -> Option<String> {
-    let name = rule.strip_prefix("anchor \"")?.split('"').next()?;
-    Some(name.to_owned())
-}
+    /// The scopes that an anchor point evaluates: its own, or for `/*` all right below it.
+    fn attached(&self, scope: &str, name: &str) -> Vec<&str> {
+        let path = if scope == MAIN { name.to_owned() } else { format!("{scope}/{name}") };
+        let is_meant = |there: &&String| match path.strip_suffix("/*") {
+            Some(parent) => {
+                let child = there.strip_prefix(parent).and_then(|rest| rest.strip_prefix('/'));
+                child.is_some_and(|child| !child.contains('/'))
+            }
+            None => **there == path,
+        };
+        self.rulesets.keys().filter(is_meant).map(String::as_str).collect()
+    }
 
-fn matches(rule: &str, ruleset: &Ruleset, packet: Packet) -> bool {
-    let words: Vec<&str> = rule.split_whitespace().collect();
-    let after = |key: &str| {
-        words.iter().position(|word| *word == key).and_then(|at| words.get(at + 1)).copied()
-    };
-    let direction = if packet.inbound { "in" } else { "out" };
-    let port = after("port").and_then(|word| match word {
-        "=" => after("="),
-        word => Some(word),
-    });
-    words.contains(&direction)
-        && !words.contains(&"inet6")
-        && after("proto").is_none_or(|protocol| protocol == packet.protocol)
-        && after("from").is_none_or(|word| covers(word, ruleset, packet.source))
-        && after("to").is_none_or(|word| covers(word, ruleset, packet.destination))
-        && port.is_none_or(|port| port == packet.port.to_string())
-}
+    fn matches(&self, rule: &Rule, scope: &str, packet: Packet) -> bool {
+        let direction = if packet.inbound { "in" } else { "out" };
+        let of_a_vm =
+            is_within(VMS, if packet.inbound { packet.source } else { packet.destination });
+        let interface = if of_a_vm { BRIDGE } else { "en0" };
+        let covers = |end: &End, address: Ipv4Addr| {
+            end.address.as_deref().is_none_or(|word| self.covers(word, scope, address))
+        };
+        rule.direction.is_none_or(|wanted| wanted == direction)
+            && rule.interface.as_deref().is_none_or(|wanted| wanted == interface)
+            && rule.family != Some("inet6")
+            && rule.protocol.as_deref().is_none_or(|wanted| wanted == packet.protocol)
+            && covers(&rule.from, packet.source)
+            && covers(&rule.to, packet.destination)
+            && rule.to.port.is_none_or(|wanted| wanted == packet.port)
+    }
 
-fn covers(word: &str, ruleset: &Ruleset, address: Ipv4Addr) -> bool {
-    match word.strip_prefix('<').and_then(|word| word.strip_suffix('>')) {
-        Some(table) => {
-            let table = ruleset.tables.get(table);
-            table.is_some_and(|table| table.addresses.iter().any(|net| within(net, address)))
+    fn covers(&self, word: &str, scope: &str, address: Ipv4Addr) -> bool {
+        match grammar::table_name(word) {
+            Some(name) => {
+                let table = self.table(scope, name).or_else(|| self.table(MAIN, name));
+                table.is_some_and(|t| t.addresses.iter().any(|net| is_within(net, address)))
+            }
+            None if word == "(self)" => OWN_ADDRESSES.contains(&address),
+            None => is_within(word, address),
         }
-        None => word == "any" || within(word, address),
     }
 }
 
-fn within(network: &str, address: Ipv4Addr) -> bool {
+fn is_within(network: &str, address: Ipv4Addr) -> bool {
     let (base, bits) = network.split_once('/').unwrap_or((network, "32"));
     let (Ok(base), Ok(bits)) = (base.parse::<Ipv4Addr>(), bits.parse::<u32>()) else {
         return false;
     };
-    let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+    let mask = u32::MAX.checked_shl(32_u32.saturating_sub(bits)).unwrap_or(0);
     (u32::from(base) & mask) == (u32::from(address) & mask)
 }
 
-fn syntax_error(path: &str, line: usize) -> String {
-    format!("{path}:{}: syntax error\n", line + 1)
-}
-
-fn parse_main(files: &Files, path: &str) -> Result<Parsed, String> {
-    let text = files.text(path).ok_or_else(|| format!("pfctl: {path}: No such file\n"))?;
-    let mut parsed = Parsed { main: Vec::new(), tables: BTreeSet::new(), loads: Vec::new() };
-    let mut order = 0;
-    if !text.is_empty() && !text.ends_with('\n') {
-        return Err(syntax_error(path, text.lines().count()));
-    }
-    for (number, line) in text.lines().map(str::trim).enumerate() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let place = match words.first().copied() {
-            None => continue,
-            Some("table") => {
-                if let [_, name, "persist", ..] = words[..] {
-                    parsed.tables.insert(name.trim_matches(['<', '>']).to_owned());
-                }
-                continue;
-            }
-            Some(word) if word.starts_with('#') => continue,
-            Some("load") => {
-                parsed.loads.push(parse_load(files, &words, path, number)?);
-                continue;
-            }
-            Some("scrub-anchor") => 1,
-            Some("nat-anchor" | "rdr-anchor") => 2,
-            Some("dummynet-anchor") => 3,
-            Some("anchor" | "block" | "pass") => 4,
-            Some(_) => return Err(syntax_error(path, number)),
-        };
-        if place < order {
-            return Err(format!(
-                "{path}:{}: Rules must be in order: options, normalization, queueing, \
-                 translation, filtering\n",
-                number + 1
-            ));
-        }
-        order = place;
-        if line.starts_with("anchor ") {
-            parsed.main.push(format!("{line} all"));
-        } else if place == 4 {
-            parsed.main.push(line.to_owned());
-        }
-    }
-    Ok(parsed)
-}
-
-fn parse_load(
-    files: &Files,
-    words: &[&str],
-    path: &str,
-    number: usize,
-) -> Result<(String, String, Ruleset), String> {
-    let ["load", "anchor", name, "from", file] = words else {
-        return Err(syntax_error(path, number));
-    };
-    let (name, file) = (name.trim_matches('"'), file.trim_matches('"'));
-    Ok((name.to_owned(), file.to_owned(), parse_anchor(files, file)?))
-}
-
-fn parse_anchor(files: &Files, path: &str) -> Result<Ruleset, String> {
-    if path == "/dev/null" {
-        return Ok(Ruleset::default());
-    }
-    let text = files.text(path).ok_or_else(|| format!("pfctl: {path}: No such file\n"))?;
-    let mut ruleset = Ruleset::default();
-    for (number, line) in text.lines().map(str::trim).enumerate() {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words.first().copied() {
-            None => {}
-            Some(word) if word.starts_with('#') => {}
-            Some("table") => {
-                let name = words.get(1).map(|word| word.trim_matches(['<', '>']));
-                let name = name.ok_or_else(|| syntax_error(path, number))?;
-                let addresses = words[2..].iter().map(|word| word.trim_matches(','));
-                let addresses = addresses.filter(|word| word.contains('.')).map(str::to_owned);
-                let persist = words.get(2) == Some(&"persist");
-                let table = Table { addresses: addresses.collect(), persist };
-                ruleset.tables.insert(name.to_owned(), table);
-            }
-            Some("anchor") => ruleset.rules.push(format!("{line} all")),
-            // As `pfctl -s rules` prints them.
-            Some("block") => ruleset.rules.push(line.to_owned()),
-            Some("pass") => ruleset.rules.push(printed_pass(line)),
-            Some(_) => return Err(syntax_error(path, number)),
-        }
-    }
-    Ok(ruleset)
-}
-
-/// A rule as `pfctl -s rules` prints it: with all that goes without saying.
-fn printed_pass(line: &str) -> String {
-    let mut line = line.replace(" port ", " port = ");
-    if line.split_whitespace().any(|word| word.parse::<Ipv4Addr>().is_ok()) {
-        line = line.replacen(" quick", " quick inet", 1);
-    }
-    let flags = if line.contains(" proto udp") { "" } else { " flags S/SA" };
-    format!("{line}{flags} keep state")
-}
+#[cfg(test)]
+mod tests;

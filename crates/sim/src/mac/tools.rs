@@ -7,13 +7,10 @@ use sha2::{Digest, Sha256};
 
 use super::launchd::AgentHealth;
 use super::model::{Model, SIGNATURE, UID};
+use super::pfctl;
 
 pub(super) fn ok(stdout: impl Into<String>) -> Output {
     Output { status: 0, stdout: stdout.into().into(), stderr: Bytes::new() }
-}
-
-fn ok_saying(stderr: impl Into<String>) -> Output {
-    Output { status: 0, stdout: Bytes::new(), stderr: stderr.into().into() }
 }
 
 pub(super) fn fail(status: i32, stderr: impl Into<String>) -> Output {
@@ -33,8 +30,7 @@ pub(super) fn only_looks(argv: &[&str]) -> bool {
             | ["codesign", "--verify", ..]
             | [_, "--version"]
             | [paths::TAILSCALE, _, "ip", "-4"]
-    ) || (argv.first() == Some(&"pfctl")
-        && argv.iter().any(|word| ["-s", "-n", "show"].contains(word)))
+    ) || matches!(argv, ["pfctl", rest @ ..] if pfctl::only_looks(rest))
 }
 
 /// Whether a tool does anything for root alone.
@@ -76,7 +72,7 @@ pub(super) fn run(mac: &mut Model, argv: &[&str], as_root: bool) -> Output {
         ["codesign", rest @ ..] => codesign(mac, rest),
         ["killall", "-HUP", "loginwindow"] => hang_up_loginwindow(mac),
         ["launchctl", rest @ ..] => launchctl(mac, rest),
-        ["pfctl", rest @ ..] => pfctl(mac, rest),
+        ["pfctl", rest @ ..] => pfctl::run(mac, rest),
         ["defaults", "-currentHost", rest @ ..] => defaults(mac, "defaults -currentHost", rest),
         ["defaults", rest @ ..] => defaults(mac, "defaults", rest),
         ["scutil", "--get", kind] => get(mac, &format!("scutil {kind}"), "not set"),
@@ -225,58 +221,6 @@ fn print_job(mac: &mut Model, label: &str) -> Output {
     }
     let pid = job.pid.map(|pid| format!("\tpid = {pid}\n")).unwrap_or_default();
     ok(format!("system/{label} = {{\n\tactive count = 1\n{pid}}}\n"))
-}
-
-/// The value after a flag.
-fn value<'a>(arguments: &[&'a str], flag: &str) -> Option<&'a str> {
-    let at = arguments.iter().position(|word| *word == flag)?;
-    arguments.get(at + 1).copied()
-}
-
-fn pfctl(mac: &mut Model, arguments: &[&str]) -> Output {
-    let anchor = value(arguments, "-a");
-    if let Some(path) = value(arguments, "-f") {
-        let only_parse = arguments.contains(&"-n");
-        let loaded = match anchor {
-            Some(anchor) => mac.pf.load_anchor(&mac.files, anchor, path, only_parse),
-            None => mac.pf.load_main(&mac.files, path, only_parse),
-        };
-        return loaded.map_or_else(|error| fail(1, error), |()| ok(""));
-    }
-    if let Some(table) = value(arguments, "-t").filter(|_| value(arguments, "-T") == Some("kill")) {
-        let killed = usize::from(mac.pf.kill_table(anchor, table));
-        return ok_saying(format!("{killed} table deleted.\n"));
-    }
-    if let Some(table) = value(arguments, "-t") {
-        let found = anchor.and_then(|anchor| mac.pf.anchors.get(anchor)?.tables.get(table));
-        return match found {
-            Some(table) => {
-                ok(table.addresses.iter().fold(String::new(), |t, a| t + "   " + a + "\n"))
-            }
-            None => fail(1, "pfctl: Table does not exist.\n"),
-        };
-    }
-    let lines =
-        |rules: &[String]| rules.iter().fold(String::new(), |text, rule| text + rule + "\n");
-    match (value(arguments, "-s"), anchor) {
-        (Some("info"), _) if mac.pf.enabled => ok("Status: Enabled for 0 days 00:00:01\n"),
-        (Some("info"), _) => ok("Status: Disabled\n"),
-        (Some("rules"), None) => ok(lines(&mac.pf.main)),
-        (Some("Tables"), None) => {
-            ok(mac.pf.main_tables.iter().fold(String::new(), |text, name| text + name + "\n"))
-        }
-        (Some("Tables"), Some(anchor)) => {
-            ok(mac.pf.tables_of(anchor).iter().fold(String::new(), |text, name| text + name + "\n"))
-        }
-        (Some("rules"), Some(anchor)) => {
-            ok(mac.pf.anchors.get(anchor).map(|ruleset| lines(&ruleset.rules)).unwrap_or_default())
-        }
-        _ if arguments == ["-E"] => {
-            mac.pf.enabled = true;
-            ok("")
-        }
-        _ => fail(1, "usage: pfctl\n"),
-    }
 }
 
 fn defaults(mac: &mut Model, whose: &str, arguments: &[&str]) -> Output {
