@@ -66,6 +66,23 @@ impl Audit {
         &self.0
     }
 
+    /// How many calls there were of each verb on each resource.
+    #[must_use]
+    pub fn by_kind(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for call in &self.0 {
+            let about = &call["objectRef"];
+            let subresource = match text_of(&about["subresource"]) {
+                "" => String::new(),
+                subresource => format!("/{subresource}"),
+            };
+            let verb = text_of(&call["verb"]);
+            let kind = format!("{verb} {}{subresource}", text_of(&about["resource"]));
+            *counts.entry(kind).or_default() += 1;
+        }
+        counts
+    }
+
     /// Who called.
     #[must_use]
     pub fn callers(&self) -> BTreeSet<&str> {

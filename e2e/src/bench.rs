@@ -5,6 +5,7 @@
 //! the time that the provider looks at them. There are no controllers behind the API server, so no
 //! agent's token is ever filled in, and a claimed Machine waits for it: no Mac is called.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
@@ -56,7 +57,8 @@ struct Figures {
     /// The provider's share of it on a core.
     cpu: Duration,
     peak_kib: u64,
-    kubernetes_calls: usize,
+    /// Calls of the provider to Kubernetes, by verb and resource.
+    kubernetes: BTreeMap<String, usize>,
 }
 
 /// Plays each case on a control plane of its own, and prints a table of them.
@@ -96,12 +98,20 @@ impl fmt::Display for Figures {
         let each = (gets + renames) as f64 / machines as f64;
         let (wall, cpu) = (self.wall.as_secs_f64(), self.cpu.as_secs_f64());
         let peak = self.peak_kib / 1024;
-        let (delay, kubernetes) = (delay.as_millis(), self.kubernetes_calls);
+        let (delay, kubernetes) = (delay.as_millis(), self.kubernetes.values().sum::<usize>());
         write!(
             f,
             "{machines:>8}  {delay:>9}  {lists:>8}  {gets:>7}  {renames:>7}  {keys:>6}  \
              {each:>9.2}  {wall:>6.1} s  {cpu:>6.1} s  {peak:>7} MiB  {kubernetes:>16}"
-        )
+        )?;
+        let mut kinds: Vec<_> = self.kubernetes.iter().collect();
+        kinds.sort_by_key(|(kind, count)| (Reverse(**count), *kind));
+        write!(f, "\n          to Kubernetes:")?;
+        // What is not done for each Machine does not grow with them.
+        for (kind, count) in kinds.into_iter().filter(|(_, count)| **count >= machines) {
+            write!(f, " {count} {kind},")?;
+        }
+        Ok(())
     }
 }
 
@@ -125,9 +135,9 @@ async fn play(binaries: &Binaries, case: Case) -> Result<Figures> {
     };
     let state = request("GET", &format!("{url}/sim/state"), &[], None).await?;
     let (cpu, peak_kib) = (cpu(provider.id())?, peak_kib(provider.id())?);
-    let kubernetes_calls = Audit::read(&plane, PROVIDER)?.calls().len();
+    let kubernetes = Audit::read(&plane, PROVIDER)?.by_kind();
     let calls = serde_json::from_value(state["calls"].clone()).context("no calls in its state")?;
-    Ok(Figures { case, calls, wall, cpu, peak_kib, kubernetes_calls })
+    Ok(Figures { case, calls, wall, cpu, peak_kib, kubernetes })
 }
 
 /// Why a program that should run does not any more.

@@ -61,10 +61,15 @@ pub async fn read<T>(
 
 /// Writes, within the time limit, and says how it ended.
 pub async fn write<T>(call: impl Future<Output = kube::Result<T>>) -> Outcome {
+    written(call).await.0
+}
+
+/// Writes, and says how it ended and what is there now, if that is known.
+pub async fn written<T>(call: impl Future<Output = kube::Result<T>>) -> (Outcome, Option<T>) {
     match tokio::time::timeout(CALL_TIMEOUT, call).await {
-        Ok(Ok(_)) => Outcome::Done,
-        Ok(Err(error)) => outcome(&error),
-        Err(_) => Outcome::Unknown,
+        Ok(Ok(now)) => (Outcome::Done, Some(now)),
+        Ok(Err(error)) => (outcome(&error), None),
+        Err(_) => (Outcome::Unknown, None),
     }
 }
 

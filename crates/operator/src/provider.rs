@@ -27,6 +27,7 @@ mod fleet_keys;
 mod github;
 pub(crate) mod leases;
 pub(crate) mod leftovers;
+mod memory;
 mod objects;
 mod observe;
 mod orders;
@@ -102,6 +103,7 @@ struct Context {
     tellings: Tellings,
     zones: zones::Zones,
     reads: reads::Reads,
+    memory: memory::Memory,
     orders: orders::Orders,
     bootstraps: bootstraps::Bootstraps,
     fleet_keys: fleet_keys::FleetKeys,
@@ -154,6 +156,7 @@ impl Provider {
             tellings: Tellings::default(),
             zones: zones::Zones::new(self.settings.list_fresh),
             reads: reads::Reads::new(self.settings.limits.remember),
+            memory: memory::Memory::new(self.settings.list_fresh),
             orders: orders::Orders::default(),
             client: self.client,
             scaleway: self.scaleway,

@@ -18,6 +18,7 @@ use secrecy::SecretString;
 use tokio::time::Instant;
 
 use super::Context;
+use super::memory::{Reading, key};
 use super::reads::Read;
 use crate::calls::{self, ReadError};
 
@@ -34,6 +35,8 @@ pub struct Turn {
     pub zone: Zone,
     /// Version that the Node is to report: the object's own, else its Machine's.
     pub version: Option<String>,
+    /// How it reads.
+    pub reading: Reading,
     /// When this turn read the host from Scaleway, or listed all of them anew, if it did.
     pub read_at: Option<Timestamp>,
     /// How old what is known of the host is, if it was not read in this turn.
@@ -44,19 +47,16 @@ pub struct Turn {
     pub login: Option<(String, SecretString)>,
 }
 
-/// Reads everything that this turn may depend on; `None` if the object is gone.
+/// Reads everything that this turn may depend on; `None` if the object, which was last `watched` so,
+/// is gone.
 pub async fn observe(
     context: &Context,
-    namespace: &str,
-    name: &str,
+    watched: &ScalewayAppleSiliconMachine,
+    reading: Reading,
 ) -> Result<Option<Turn>, ReadError> {
-    let machines: Api<ScalewayAppleSiliconMachine> =
-        Api::namespaced(context.client.clone(), namespace);
-    let Some(object) = calls::read("the object", machines.get_opt(name)).await? else {
-        return Ok(None);
-    };
+    let Some(object) = object(context, watched, &reading).await? else { return Ok(None) };
     let uid: CrUid = parse("the object's UID", &object.uid().unwrap_or_default())?;
-    let owners = owners(context, &object).await?;
+    let owners = owners(context, &object, &reading).await?;
     let observed = facts(context, &object, uid.clone(), &owners);
     let zone = observed.zone.clone();
     let asked = object.spec.kubelet_version.clone().filter(|version| !version.is_empty());
@@ -81,6 +81,7 @@ pub async fn observe(
         object,
         zone,
         version,
+        reading,
         read_at: None,
         remembered: None,
         listed_at: None,
@@ -97,6 +98,24 @@ pub async fn observe(
         }
     }
     Ok(Some(turn))
+}
+
+async fn object(
+    context: &Context,
+    watched: &ScalewayAppleSiliconMachine,
+    reading: &Reading,
+) -> Result<Option<ScalewayAppleSiliconMachine>, ReadError> {
+    if let Some(known) = context.memory.objects.recall(watched, reading) {
+        return Ok(Some(known));
+    }
+    let namespace = watched.namespace().unwrap_or_default();
+    let machines: Api<ScalewayAppleSiliconMachine> =
+        Api::namespaced(context.client.clone(), &namespace);
+    let object = calls::read("the object", machines.get_opt(&watched.name_any())).await?;
+    if let Some(object) = &object {
+        context.memory.objects.note(object);
+    }
+    Ok(object)
 }
 
 /// Reads the host anew, and what stands around it, in a turn that remembered it.
@@ -162,18 +181,21 @@ struct Owners {
 async fn owners(
     context: &Context,
     object: &ScalewayAppleSiliconMachine,
+    reading: &Reading,
 ) -> Result<Owners, ReadError> {
     let namespace = object.namespace().unwrap_or_default();
     let cluster_name = object.labels().get(label::CLUSTER_NAME).cloned();
     let machine = async {
         let Some(name) = machine_owner(object) else { return Ok(None) };
         let machines: Api<Machine> = Api::namespaced(context.client.clone(), &namespace);
-        calls::read("its Machine", machines.get_opt(name)).await
+        let read = calls::read("its Machine", machines.get_opt(name));
+        context.memory.machines.get(&key(&namespace, name), reading, read).await
     };
     let cluster = async {
         let Some(name) = &cluster_name else { return Ok(None) };
         let clusters: Api<Cluster> = Api::namespaced(context.client.clone(), &namespace);
-        calls::read("its Cluster", clusters.get_opt(name)).await
+        let read = calls::read("its Cluster", clusters.get_opt(name));
+        context.memory.clusters.get(&key(&namespace, name), reading, read).await
     };
     // In order, so that a simulated run can be repeated.
     let (machine, cluster) = tokio::try_join!(biased; machine, cluster)?;

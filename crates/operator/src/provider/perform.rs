@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::leftovers::Left;
+use super::memory::Kit;
 use super::observe::{Turn, chain};
 use super::{Context, config, leases, objects};
 use crate::calls;
@@ -67,15 +68,24 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         Action::Create { name, server_type, image } => {
             order(context, turn, name, server_type, image.as_deref()).await
         }
-        Action::StoreCredentials(_) => store_credentials(context, turn).await,
-        Action::CreateIdentity(part) => create_identity(context, turn, *part).await,
+        Action::StoreCredentials(_) => {
+            let outcome = store_credentials(context, turn).await;
+            equipped(context, turn, outcome, |kit| kit.password = true)
+        }
+        Action::CreateIdentity(part) => {
+            let outcome = create_identity(context, turn, *part).await;
+            equipped(context, turn, outcome, |kit| kit.identity.push(*part))
+        }
         Action::StartBootstrap(_) => config::start(context, turn).await,
         Action::StartUpkeep(_) => config::start_upkeep(context, turn).await,
         Action::StopBootstrap => {
             context.bootstraps.stop(&turn.seen.object.uid);
             Outcome::Done
         }
-        Action::Cordon { uid } => cordon(context, turn, uid).await,
+        Action::Cordon { uid } => {
+            context.memory.nodes.forget(&turn.seen.object.name);
+            cordon(context, turn, uid).await
+        }
         Action::DeleteCredentials
         | Action::DeleteIdentity(_)
         | Action::DeleteGuest { .. }
@@ -86,9 +96,26 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
                 namespace: &context.settings.namespace,
                 machine: &turn.seen.object.name,
             };
+            context.memory.nodes.forget(left.machine);
+            context.memory.kits.forget(left.machine);
             left.remove(action).await
         }
     }
+}
+
+/// Remembers what there is now of what a Mac needs, if that is known.
+fn equipped(
+    context: &Context,
+    turn: &Turn,
+    outcome: Outcome,
+    change: impl FnOnce(&mut Kit),
+) -> Outcome {
+    let (kits, name) = (&context.memory.kits, &turn.seen.object.name);
+    match outcome {
+        Outcome::Done => kits.amend(name, change),
+        _ => kits.forget(name),
+    }
+    outcome
 }
 
 async fn record_bootstrap(
@@ -143,7 +170,21 @@ async fn patch(context: &Context, turn: &Turn, mut change: Value) -> Outcome {
     pin(turn, &mut change);
     let patch = Patch::Merge(&change);
     let name = &turn.seen.object.name;
-    calls::write(machines(context, turn).patch(name, &PatchParams::default(), &patch)).await
+    let (machines, how) = (machines(context, turn), PatchParams::default());
+    wrote(context, turn, calls::written(machines.patch(name, &how, &patch)).await)
+}
+
+/// Remembers how the object is after a write, if that is known.
+fn wrote(
+    context: &Context,
+    turn: &Turn,
+    (outcome, now): (Outcome, Option<ScalewayAppleSiliconMachine>),
+) -> Outcome {
+    match now {
+        Some(now) => context.memory.objects.note(&now),
+        None => context.memory.objects.forget(turn.seen.object.uid.as_str()),
+    }
+    outcome
 }
 
 async fn annotate(context: &Context, turn: &Turn, annotations: Value) -> Outcome {
@@ -208,7 +249,8 @@ async fn write_status(
     pin(turn, &mut change);
     let patch = Patch::Merge(&change);
     let name = &turn.seen.object.name;
-    calls::write(machines(context, turn).patch_status(name, &PatchParams::default(), &patch)).await
+    let (machines, how) = (machines(context, turn), PatchParams::default());
+    wrote(context, turn, calls::written(machines.patch_status(name, &how, &patch)).await)
 }
 
 fn host_leases(context: &Context) -> Api<Lease> {
@@ -232,14 +274,20 @@ async fn take_lease(
         lease["metadata"]["annotations"][key::UNWIPED] = json!("true");
     }
     let api = host_leases(context);
-    if version.is_some() {
+    let (outcome, now) = if version.is_some() {
         let patch = Patch::Merge(&lease);
-        return calls::write(api.patch(&key::name(server), &PatchParams::default(), &patch)).await;
+        calls::written(api.patch(&key::name(server), &PatchParams::default(), &patch)).await
+    } else {
+        match serde_json::from_value(lease) {
+            Ok(lease) => calls::written(api.create(&PostParams::default(), &lease)).await,
+            Err(error) => (Outcome::Failed(error.to_string()), None),
+        }
+    };
+    if now.is_some() {
+        context.memory.held.wrote(object.uid.as_str(), Some(server.clone()));
     }
-    match serde_json::from_value(lease) {
-        Ok(lease) => calls::write(api.create(&PostParams::default(), &lease)).await,
-        Err(error) => Outcome::Failed(error.to_string()),
-    }
+    context.memory.leases.wrote(server.as_str(), now);
+    outcome
 }
 
 /// Patches our Lease at the version that was read, so only while we still hold it.
@@ -251,8 +299,10 @@ async fn patch_lease(
 ) -> Outcome {
     change["metadata"]["resourceVersion"] = json!(turn.lease_version());
     let patch = Patch::Merge(&change);
-    let name = key::name(server);
-    calls::write(host_leases(context).patch(&name, &PatchParams::default(), &patch)).await
+    let (leases, name, how) = (host_leases(context), key::name(server), PatchParams::default());
+    let (outcome, now) = calls::written(leases.patch(&name, &how, &patch)).await;
+    context.memory.leases.wrote(server.as_str(), now);
+    outcome
 }
 
 async fn note(context: &Context, turn: &Turn, server: &ServerId, annotations: Value) -> Outcome {

@@ -16,6 +16,7 @@ use kube::runtime::{Controller, WatchStreamExt, watcher as watch};
 use kube::{Api, ResourceExt};
 use tracing::Instrument;
 
+use super::memory::key;
 use super::observe::{chain, is_node_ready};
 use super::turn::turn;
 use super::{Context, bootstraps};
@@ -23,7 +24,6 @@ use crate::calls::ReadError;
 
 /// Runs all Machines until dropped.
 pub async fn machines(context: Arc<Context>, woken: BoxStream<'static, bootstraps::Key>) {
-    let client = context.client.clone();
     let everything = watcher::Config::default();
     let all = context.watched::<ScalewayAppleSiliconMachine>();
     let controller = Controller::new(all, everything.clone())
@@ -31,15 +31,19 @@ pub async fn machines(context: Arc<Context>, woken: BoxStream<'static, bootstrap
     context.metrics.watch(controller.store());
     let by_node = controller.store();
     let by_cluster = controller.store();
+    let (machines, clusters, nodes) = (context.clone(), context.clone(), context.clone());
     controller
-        .watches(context.watched::<Machine>(), everything.clone(), |machine| {
-            let namespace = machine.namespace().unwrap_or_default();
-            [ObjectRef::new(&machine.name_any()).within(&namespace)]
+        .watches(context.watched::<Machine>(), everything.clone(), move |machine| {
+            let (namespace, name) = (machine.namespace().unwrap_or_default(), machine.name_any());
+            machines.memory.machines.forget(&key(&namespace, &name));
+            [ObjectRef::new(&name).within(&namespace)]
         })
         .watches(context.watched::<Cluster>(), everything, move |cluster| {
+            let namespace = cluster.namespace().unwrap_or_default();
+            clusters.memory.clusters.forget(&key(&namespace, &cluster.name_any()));
             of_cluster(&by_cluster, &cluster)
         })
-        .reconcile_on(of_nodes(client, by_node))
+        .reconcile_on(of_nodes(nodes, by_node))
         .reconcile_on(woken)
         .run(numbered, |object, error, context| failed(&object, error, &context), context)
         .for_each(|_| future::ready(()))
@@ -90,13 +94,17 @@ fn refs(
 
 /// Objects whose Node came, went, or changed in what we look at: heartbeats wake nobody.
 fn of_nodes(
-    client: kube::Client,
+    context: Arc<Context>,
     store: Store<ScalewayAppleSiliconMachine>,
 ) -> impl Stream<Item = ObjectRef<ScalewayAppleSiliconMachine>> + Send + 'static {
-    let nodes = watch(Api::<Node>::all(client), watcher::Config::default()).default_backoff();
+    let all = Api::<Node>::all(context.client.clone());
+    let nodes = watch(all, watcher::Config::default()).default_backoff();
     let mut last: BTreeMap<String, (bool, bool)> = BTreeMap::new();
     nodes.flat_map(move |event| {
         let changed = news(&mut last, event);
+        if let Some(node) = &changed {
+            context.memory.nodes.forget(node);
+        }
         stream::iter(changed.map(|node| named(&store, &node)).unwrap_or_default())
     })
 }

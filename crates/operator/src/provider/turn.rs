@@ -11,6 +11,7 @@ use kube::runtime::controller::Action as Wake;
 use kube::{Resource, ResourceExt};
 
 use super::Context;
+use super::memory::Reading;
 use super::observe::{Turn, observe, read_afresh};
 use super::perform::perform;
 use super::rehearse::rehearse;
@@ -25,14 +26,11 @@ pub async fn turn(
     object: Arc<ScalewayAppleSiliconMachine>,
     context: Arc<Context>,
 ) -> Result<Wake, ReadError> {
-    let namespace = object.namespace().unwrap_or_default();
-    let name = object.name_any();
-    let Some(mut turn) = Box::pin(observe(&context, &namespace, &name)).await? else {
+    let Some((mut turn, mut decision)) = look(&context, &object).await? else {
         forget(&context, &object);
         // Gone, or a read behind the times: then nothing else would ever bring us back.
         return Ok(Wake::requeue(context.settings.limits.look));
     };
-    let mut decision = decide(context.clock.now(), &turn.seen, &context.settings.limits);
     if let Some(age) = turn.remembered
         && !decision.may_follow_a_read_of(age, &context.settings.limits)
     {
@@ -66,6 +64,38 @@ pub async fn turn(
         tell(&context, &turn, action, &decision).await;
     }
     Ok(Wake::requeue(again))
+}
+
+/// Observes and decides: from what can be recalled, and all anew if what follows may not follow from
+/// that.
+async fn look(
+    context: &Context,
+    object: &ScalewayAppleSiliconMachine,
+) -> Result<Option<(Turn, Decision)>, ReadError> {
+    let limits = &context.settings.limits;
+    let recalling = Box::pin(observe(context, object, Reading::recalling())).await?;
+    let Some(turn) = recalling else { return Ok(None) };
+    let decision = decide(context.clock.now(), &turn.seen, limits);
+    if !turn.reading.has_recalled() || may_recall(&turn, &decision) {
+        return Ok(Some((turn, decision)));
+    }
+    let anew = Box::pin(observe(context, object, Reading::anew())).await?;
+    Ok(anew.map(|turn| {
+        let decision = decide(context.clock.now(), &turn.seen, limits);
+        (turn, decision)
+    }))
+}
+
+/// Whether a decision may follow from what Kubernetes said a moment ago: it changes no host and
+/// gives up nothing, and whatever it writes is refused if the world has moved on.
+fn may_recall(turn: &Turn, decision: &Decision) -> bool {
+    let leaving = turn.seen.object.deleting_since.is_some();
+    let may = |action: &Action| match action {
+        // Of the host they need nothing but that it is free, and the write itself finds that out.
+        Action::AddFinalizer | Action::TakeLease { .. } => true,
+        action => action.may_follow_a_remembered_read(),
+    };
+    !leaving && decision.action.as_ref().is_none_or(may)
 }
 
 /// Performs the effect. A host that was chosen from a list is known from that list.
@@ -108,6 +138,7 @@ async fn tell(context: &Context, turn: &Turn, action: &Action, decision: &Decisi
 fn forget(context: &Context, object: &ScalewayAppleSiliconMachine) {
     let Some(uid) = object.uid() else { return };
     context.troubles.clear(&uid);
+    context.memory.objects.forget(&uid);
     if let Ok(uid) = uid.parse() {
         context.bootstraps.forget(&uid);
         context.tellings.forget(&uid);

@@ -42,14 +42,15 @@ pub enum Absence {
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     taken_at: Instant,
-    hosts: Vec<Host>,
-    leases: BTreeMap<ServerId, Lease>,
+    hosts: Arc<[Host]>,
+    leases: Arc<BTreeMap<ServerId, Lease>>,
     chosen: BTreeSet<ServerId>,
 }
 
 impl Snapshot {
     /// From one list of hosts and the Leases read after it.
     pub fn new(hosts: Vec<Host>, leases: BTreeMap<ServerId, Lease>) -> Self {
+        let (hosts, leases) = (hosts.into(), Arc::new(leases));
         Self { taken_at: Instant::now(), hosts, leases, chosen: BTreeSet::new() }
     }
 

@@ -1,6 +1,6 @@
 //! Which host an object has, and what Scaleway says of it. Reads only.
 
-use applecart_api::ids::{CrUid, ServerId, Zone};
+use applecart_api::ids::{ServerId, Zone};
 use applecart_api::keys::lease as key;
 use applecart_api::name_class::NameClass;
 use applecart_core::machine::{
@@ -27,7 +27,7 @@ pub async fn bind(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     let stored = stored_server(&turn.seen);
     let known = stored.or_else(|| object.provider_id.as_ref().map(|id| id.server.clone()));
     if let Some(server) = known {
-        let lease = lease_of(context, &object.uid, &server).await?.unwrap_or_else(Lease::free);
+        let lease = lease_of(context, turn, &server).await?.unwrap_or_else(Lease::free);
         return read_bound(context, turn, server, lease).await;
     }
     // An order is sent only if a list that was begun after it was noted does not show it.
@@ -68,8 +68,9 @@ pub async fn held_lease(
 ) -> Result<Option<(ServerId, Lease)>, ReadError> {
     let uid = &turn.seen.object.uid;
     // Its status is right nearly always, and one Lease is far less to look for than all.
-    if let Some(server) = stored_server(&turn.seen) {
-        let lease = lease_of(context, uid, &server).await?;
+    let taken = || context.memory.held.known(uid.as_str());
+    if let Some(server) = stored_server(&turn.seen).or_else(taken) {
+        let lease = lease_of(context, turn, &server).await?;
         if let Some(lease) = lease.filter(|lease| lease.holder == LeaseHolder::Us) {
             return Ok(Some((server, lease)));
         }
@@ -88,12 +89,13 @@ fn stored_server(seen: &Observed) -> Option<ServerId> {
 
 async fn lease_of(
     context: &Context,
-    uid: &CrUid,
+    turn: &Turn,
     server: &ServerId,
 ) -> Result<Option<Lease>, ReadError> {
     let (all, name) = (all_leases(context), key::name(server));
-    let lease = calls::read("the host's Lease", all.get_opt(&name)).await?;
-    Ok(lease.map(|lease| leases::read(&lease, Some(uid))))
+    let read = calls::read("the host's Lease", all.get_opt(&name));
+    let lease = context.memory.leases.get(server.as_str(), &turn.reading, read).await?;
+    Ok(lease.map(|lease| leases::read(&lease, Some(&turn.seen.object.uid))))
 }
 
 /// Hosts that carry our name or our marker, whatever became of their Lease.

@@ -18,6 +18,7 @@ use super::{Turn, fleet};
 use crate::calls::{self, ReadError};
 use crate::provider::Context;
 use crate::provider::leftovers::Left;
+use crate::provider::memory::Kit;
 
 /// The Node, its Pods, the identity and the Secrets, as far as this stage looks at them.
 pub async fn read(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
@@ -34,7 +35,8 @@ pub async fn read(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     let name = object.name.clone();
     let settled = is_true(&object.status.conditions, "Bootstrapped");
     let working = turn.seen.bootstrap != Bootstrap::None;
-    turn.seen.node = node(&context.client, &name).await?;
+    let there = node(&context.client, &name);
+    turn.seen.node = context.memory.nodes.get(&name, &turn.reading, there).await?;
     if parting || (!settled && !working && turn.seen.node.is_some()) {
         turn.seen.guests = guests(&context.client, &name).await?;
     }
@@ -159,15 +161,18 @@ async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
         namespace: &context.settings.namespace,
         machine: &turn.seen.object.name,
     };
-    // In order, so that a simulated run can be repeated.
-    let ((identity, token), stored) =
-        tokio::try_join!(biased; left.identity(), left.credentials())?;
-    turn.seen.identity = identity;
-    turn.seen.credentials = Credentials {
-        fleet_key: context.fleet_keys.of(&fleet(&turn.object)),
-        password: stored.is_some_and(|secret| has(&secret, owned::PASSWORD)),
-        token: token.is_some_and(|secret| has(&secret, "token")),
+    let read = async {
+        // In order, so that a simulated run can be repeated.
+        let ((identity, token), stored) =
+            tokio::try_join!(biased; left.identity(), left.credentials())?;
+        let token = token.is_some_and(|secret| has(&secret, "token"));
+        let password = stored.is_some_and(|secret| has(&secret, owned::PASSWORD));
+        Ok(Some(Kit { identity, token, password }))
     };
+    let kit = context.memory.kits.get(left.machine, &turn.reading, Box::pin(read)).await?;
+    let (fleet_key, kit) = (context.fleet_keys.of(&fleet(&turn.object)), kit.unwrap_or_default());
+    turn.seen.identity = kit.identity;
+    turn.seen.credentials = Credentials { fleet_key, password: kit.password, token: kit.token };
     Ok(())
 }
 

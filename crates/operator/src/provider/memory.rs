@@ -1,0 +1,343 @@
+//! What Kubernetes last said, for a moment: the turns of one object follow each other closely, and
+//! most of what they look at has not changed in between. In memory: losing it costs reads.
+//!
+//! # Guarantees
+//! - What a watch has told anything new of is not recalled.
+//! - What was written is known from the answer; after an effect that ended otherwise it is read.
+//! - A turn that changes a host, or gives up anything, recalls nothing (`turn.rs`).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use applecart_api::cluster_api::{Cluster, Machine};
+use applecart_api::ids::ServerId;
+use applecart_api::machine::ScalewayAppleSiliconMachine;
+use applecart_core::machine::{Identity, Node};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt;
+use tokio::time::Instant;
+
+use crate::calls::ReadError;
+
+/// Longest that a read is on its way; what watches told meanwhile is remembered for as long.
+const UNDER_WAY: Duration = Duration::from_secs(30);
+/// Versions of an object that are known to be older than the last one.
+const VERSIONS: usize = 32;
+/// Below so many, nobody looks for what is too old.
+const FEW: usize = 64;
+
+/// What Kubernetes last said of everything that turns look at again and again.
+pub struct Memory {
+    /// Our objects, by uid.
+    pub objects: Objects,
+    /// By namespace and name.
+    pub machines: Recent<Machine>,
+    /// By namespace and name.
+    pub clusters: Recent<Cluster>,
+    /// By name.
+    pub nodes: Recent<Node>,
+    /// Leases of hosts, by host.
+    pub leases: Recent<Lease>,
+    /// Which host's Lease an object took, by uid. Only where to look first.
+    pub held: Recent<ServerId>,
+    /// What a Mac's agent and its bootstrap need, by the object's name.
+    pub kits: Recent<Kit>,
+}
+
+/// What there is of what a Mac's agent and its bootstrap need.
+#[derive(Clone, Debug, Default)]
+pub struct Kit {
+    /// Parts of the agent's identity.
+    pub identity: Vec<Identity>,
+    /// Whether its token is filled in.
+    pub token: bool,
+    /// Whether the host's password is stored.
+    pub password: bool,
+}
+
+impl Memory {
+    /// Everything is remembered for so long.
+    pub fn new(fresh: Duration) -> Self {
+        Self {
+            objects: Objects { fresh, last: Mutex::default() },
+            machines: Recent::new(fresh),
+            clusters: Recent::new(fresh),
+            nodes: Recent::new(fresh),
+            leases: Recent::new(fresh),
+            held: Recent::new(fresh),
+            kits: Recent::new(fresh),
+        }
+    }
+}
+
+/// The key of what has a namespace.
+pub fn key(namespace: &str, name: &str) -> String {
+    format!("{namespace}/{name}")
+}
+
+/// How one turn reads, and whether it recalled anything.
+#[derive(Debug)]
+pub struct Reading {
+    may_recall: bool,
+    recalled: AtomicBool,
+}
+
+impl Reading {
+    /// Recalls what it can.
+    pub fn recalling() -> Self {
+        Self { may_recall: true, recalled: AtomicBool::new(false) }
+    }
+
+    /// Reads everything.
+    pub fn anew() -> Self {
+        Self { may_recall: false, recalled: AtomicBool::new(false) }
+    }
+
+    /// Whether anything was recalled so far.
+    pub fn has_recalled(&self) -> bool {
+        self.recalled.load(Ordering::Relaxed)
+    }
+
+    /// `known`, if it may be recalled.
+    fn recall<T>(&self, known: impl FnOnce() -> Option<T>) -> Option<T> {
+        let known = self.may_recall.then(known).flatten()?;
+        self.recalled.store(true, Ordering::Relaxed);
+        Some(known)
+    }
+}
+
+/// The last read of each thing of a kind, its absence included.
+pub struct Recent<T> {
+    fresh: Duration,
+    slots: Mutex<BTreeMap<String, Slot<T>>>,
+}
+
+struct Slot<T> {
+    /// When anything was last known, or known to have changed.
+    touched: Instant,
+    /// How often it was known to change: a read that began before it does not count.
+    changes: u64,
+    said: Said<T>,
+}
+
+/// What is known of something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Said<T> {
+    Nothing,
+    IsAbsent,
+    Is(T),
+}
+
+impl<T: Clone> Recent<T> {
+    fn new(fresh: Duration) -> Self {
+        Self { fresh, slots: Mutex::default() }
+    }
+
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<String, Slot<T>>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was last read of `key`, if `reading` may recall it; else what `read` brings.
+    pub async fn get(
+        &self,
+        key: &str,
+        reading: &Reading,
+        read: impl Future<Output = Result<Option<T>, ReadError>>,
+    ) -> Result<Option<T>, ReadError> {
+        let known = || match self.said(key) {
+            Said::Nothing => None,
+            Said::IsAbsent => Some(Ok(None)),
+            Said::Is(known) => Some(Ok(Some(known))),
+        };
+        if let Some(known) = reading.recall(known) {
+            return known;
+        }
+        let began = Instant::now();
+        let changes = self.slots().get(key).map_or(0, |slot| slot.changes);
+        let value = read.await?;
+        let mut slots = self.slots();
+        let now = slots.get(key).map_or(0, |slot| slot.changes);
+        if now == changes {
+            let said = value.clone().map_or(Said::IsAbsent, Said::Is);
+            insert(&mut slots, key, Slot { touched: began, changes, said });
+        }
+        Ok(value)
+    }
+
+    fn said(&self, key: &str) -> Said<T> {
+        let slots = self.slots();
+        let slot = slots.get(key).filter(|slot| slot.touched.elapsed() < self.fresh);
+        slot.map_or(Said::Nothing, |slot| slot.said.clone())
+    }
+
+    /// What was last read or written under `key`, while it counts.
+    pub fn known(&self, key: &str) -> Option<T> {
+        match self.said(key) {
+            Said::Is(known) => Some(known),
+            Said::Nothing | Said::IsAbsent => None,
+        }
+    }
+
+    /// A write's answer, or its end: `None` if nobody knows what is there now.
+    pub fn wrote(&self, key: &str, answer: Option<T>) {
+        self.change(key, answer.map_or(Said::Nothing, Said::Is));
+    }
+
+    /// It changed, or may have.
+    pub fn forget(&self, key: &str) {
+        self.change(key, Said::Nothing);
+    }
+
+    /// Changes what is remembered of `key`, if anything is.
+    pub fn amend(&self, key: &str, change: impl FnOnce(&mut T)) {
+        if let Some(mut known) = self.known(key) {
+            change(&mut known);
+            self.wrote(key, Some(known));
+        }
+    }
+
+    fn change(&self, key: &str, said: Said<T>) {
+        let mut slots = self.slots();
+        let changes = slots.get(key).map_or(0, |slot| slot.changes) + 1;
+        insert(&mut slots, key, Slot { touched: Instant::now(), changes, said });
+    }
+}
+
+/// Inserts, and now and then drops what is too old to matter.
+fn insert<T>(slots: &mut BTreeMap<String, Slot<T>>, key: &str, slot: Slot<T>) {
+    slots.insert(key.to_owned(), slot);
+    if slots.len() >= FEW && slots.len().is_power_of_two() {
+        slots.retain(|_, slot| slot.touched.elapsed() < UNDER_WAY);
+    }
+}
+
+/// Our objects as they were last read or written.
+pub struct Objects {
+    fresh: Duration,
+    last: Mutex<BTreeMap<String, Known>>,
+}
+
+struct Known {
+    at: Instant,
+    /// Its version, and earlier ones.
+    versions: VecDeque<String>,
+    object: ScalewayAppleSiliconMachine,
+}
+
+impl Objects {
+    fn last(&self) -> MutexGuard<'_, BTreeMap<String, Known>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The object, if the watch shows nothing that is newer than what we know.
+    pub fn recall(
+        &self,
+        watched: &ScalewayAppleSiliconMachine,
+        reading: &Reading,
+    ) -> Option<ScalewayAppleSiliconMachine> {
+        let (uid, version) = (watched.uid()?, watched.resource_version()?);
+        reading.recall(|| {
+            let last = self.last();
+            let known = last.get(&uid).filter(|known| known.at.elapsed() < self.fresh)?;
+            known.versions.contains(&version).then(|| known.object.clone())
+        })
+    }
+
+    /// It was read, or written: this is how it is.
+    pub fn note(&self, object: &ScalewayAppleSiliconMachine) {
+        let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else { return };
+        let mut last = self.last();
+        let mut versions = last.remove(&uid).map(|known| known.versions).unwrap_or_default();
+        if !versions.contains(&version) {
+            versions.push_back(version);
+        }
+        while versions.len() > VERSIONS {
+            versions.pop_front();
+        }
+        last.insert(uid, Known { at: Instant::now(), versions, object: object.clone() });
+    }
+
+    /// It is gone, or nobody knows how it is.
+    pub fn forget(&self, uid: &str) {
+        self.last().remove(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FRESH: Duration = Duration::from_secs(2);
+
+    async fn read(recent: &Recent<u32>, reading: &Reading, value: u32) -> Option<u32> {
+        recent.get("a", reading, async { Ok(Some(value)) }).await.expect("a read")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_is_recalled_for_its_time_by_those_who_may() {
+        let recent = Recent::new(FRESH);
+        let first = Reading::recalling();
+        assert_eq!(read(&recent, &first, 1).await, Some(1));
+        assert!(!first.has_recalled());
+        let next = Reading::recalling();
+        assert_eq!(read(&recent, &next, 2).await, Some(1));
+        assert!(next.has_recalled());
+        assert_eq!(read(&recent, &Reading::anew(), 3).await, Some(3));
+        tokio::time::sleep(FRESH).await;
+        assert_eq!(read(&recent, &Reading::recalling(), 4).await, Some(4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn absence_is_recalled_too_until_something_is_written() {
+        let recent: Recent<u32> = Recent::new(FRESH);
+        let none = async || recent.get("a", &Reading::recalling(), async { Ok(None) }).await;
+        assert_eq!(none().await.expect("a read"), None);
+        assert_eq!(read(&recent, &Reading::recalling(), 1).await, None);
+        recent.wrote("a", Some(2));
+        assert_eq!(read(&recent, &Reading::recalling(), 3).await, Some(2));
+        recent.amend("a", |value| *value += 10);
+        assert_eq!(read(&recent, &Reading::recalling(), 3).await, Some(12));
+        recent.wrote("a", None);
+        assert_eq!(read(&recent, &Reading::recalling(), 4).await, Some(4));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_changes_while_it_is_read_is_read_again() {
+        let recent = Recent::new(FRESH);
+        let reading = Reading::anew();
+        let slow = recent.get("a", &reading, async {
+            recent.forget("a");
+            Ok(Some(1))
+        });
+        assert_eq!(slow.await.expect("a read"), Some(1));
+        assert_eq!(recent.known("a"), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_is_recalled_unless_the_watch_shows_a_version_that_we_do_not_know() {
+        let objects = Objects { fresh: FRESH, last: Mutex::default() };
+        let at = |version: &str| -> ScalewayAppleSiliconMachine {
+            serde_json::from_value(serde_json::json!({
+                "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1",
+                "kind": "ScalewayAppleSiliconMachine",
+                "metadata": {"name": "m", "uid": "u", "resourceVersion": version},
+                "spec": {},
+            }))
+            .expect("an object")
+        };
+        let recalled = |watched: &str| {
+            let found = objects.recall(&at(watched), &Reading::recalling());
+            found.and_then(|object| object.resource_version())
+        };
+        objects.note(&at("1"));
+        objects.note(&at("2"));
+        assert_eq!(recalled("1").as_deref(), Some("2"), "the watch is behind our own write");
+        assert_eq!(recalled("2").as_deref(), Some("2"));
+        assert_eq!(recalled("3"), None, "somebody else's");
+        assert!(objects.recall(&at("2"), &Reading::anew()).is_none());
+        tokio::time::sleep(FRESH).await;
+        assert_eq!(recalled("2"), None);
+    }
+}
