@@ -35,6 +35,10 @@ const PATIENCE: Duration = Duration::from_mins(30);
 /// Calls that the simulated Scaleway may delay: more than any run makes.
 const DELAYED: u64 = 1_000_000_000;
 
+/// How long to wait between two looks, for each Machine: a look reads all of them, and shall not be
+/// what keeps the API server busy.
+const LOOK_FOR_EACH: Duration = Duration::from_millis(1);
+
 /// The unit of times in `/proc`: the same on every Linux.
 const TICKS_A_SECOND: u64 = 100;
 
@@ -125,6 +129,9 @@ async fn play(binaries: &Binaries, case: Case) -> Result<Figures> {
     let mut provider = start_provider(&mut plane, &environment)?;
     let claimed = wait::until_within(PATIENCE, "all Machines to be claimed", async || {
         let left = unclaimed(&plane).await?;
+        if left > 0 {
+            tokio::time::sleep(LOOK_FOR_EACH * u32::try_from(case.machines)?).await;
+        }
         ensure!(left == 0, "{left} of {} are not claimed", case.machines);
         Ok(Some(began.elapsed()))
     });

@@ -283,9 +283,8 @@ async fn take_lease(
             Err(error) => (Outcome::Failed(error.to_string()), None),
         }
     };
-    if now.is_some() {
-        context.memory.held.wrote(object.uid.as_str(), Some(server.clone()));
-    }
+    let held = now.is_some().then(|| server.clone());
+    context.memory.held.wrote(object.uid.as_str(), held);
     context.memory.leases.wrote(server.as_str(), now);
     outcome
 }
@@ -315,6 +314,7 @@ async fn clear_lease(
     server: &ServerId,
     mut facts: Value,
 ) -> Outcome {
+    context.memory.held.forget(turn.seen.object.uid.as_str());
     facts[key::MARKED_AT] = Value::Null;
     facts[key::RELEASING_AT] = Value::Null;
     let change = json!({

@@ -14,6 +14,8 @@ use tokio::time::Instant;
 /// How many changes of one collection a watch can replay. The real server keeps about as many for a
 /// small cluster.
 const HISTORY_CHANGES: usize = 1_024;
+/// How long a change can be replayed once another has come: the real server compacts as often.
+const HISTORY_AGE: Duration = Duration::from_mins(5);
 
 /// Where one object is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -277,10 +279,10 @@ impl Collection {
     fn tell(&mut self, change: Change) {
         let version = change.version;
         self.history.push_back(change);
-        if self.history.len() > HISTORY_CHANGES
-            && let Some(oldest) = self.history.pop_front()
+        while self.history.len() > HISTORY_CHANGES
+            || self.history.front().is_some_and(|oldest| oldest.at.elapsed() > HISTORY_AGE)
         {
-            self.forgotten = oldest.version;
+            self.forgotten = self.history.pop_front().map_or(version, |oldest| oldest.version);
         }
         self.news.send_replace(version);
     }
@@ -335,6 +337,19 @@ mod tests {
         assert_eq!(collection.history.len(), HISTORY_CHANGES);
         assert_eq!(collection.forgotten, 10);
         assert_eq!(collection.changes_after(1_030).count(), HISTORY_CHANGES + 10 - 1_030);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_old_is_forgotten_when_something_new_comes() {
+        let mut store = Store::new(1);
+        let history = |store: &Store| store.collection("things").unwrap().history.len();
+        for _ in 0..3 {
+            store.put(&key("a"), json!({"metadata": {"uid": "u"}}));
+        }
+        tokio::time::advance(HISTORY_AGE * 2).await;
+        assert_eq!(history(&store), 3);
+        store.put(&key("a"), json!({"metadata": {"uid": "u"}}));
+        assert_eq!((history(&store), store.collection("things").unwrap().forgotten), (1, 3));
     }
 
     #[test]

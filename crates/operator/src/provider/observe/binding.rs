@@ -75,11 +75,22 @@ pub async fn held_lease(
             return Ok(Some((server, lease)));
         }
     }
-    let ours = ListParams::default().labels(&format!("{}={uid}", key::HOLDER));
-    let held = calls::read("Leases held", all_leases(context).list(&ours)).await?;
-    let held = held.items.iter();
-    let mut held = held.filter_map(|l| Some((leases::server(l)?, leases::read(l, Some(uid)))));
-    Ok(held.find(|(_, lease)| lease.holder == LeaseHolder::Us))
+    let search = async {
+        let ours = ListParams::default().labels(&format!("{}={uid}", key::HOLDER));
+        let held = calls::read("Leases held", all_leases(context).list(&ours)).await?;
+        let is_ours =
+            |lease: &&StoredLease| leases::read(lease, Some(uid)).holder == LeaseHolder::Us;
+        let mut held = held.items.iter().filter(is_ours);
+        Ok(held.find_map(|lease| {
+            let server = leases::server(lease)?;
+            context.memory.leases.wrote(server.as_str(), Some(lease.clone()));
+            Some(server)
+        }))
+    };
+    let found = context.memory.held.get(uid.as_str(), &turn.reading, Box::pin(search)).await?;
+    let Some(server) = found else { return Ok(None) };
+    let lease = lease_of(context, turn, &server).await?;
+    Ok(lease.filter(|lease| lease.holder == LeaseHolder::Us).map(|lease| (server, lease)))
 }
 
 /// The host that the status names. One that cannot be read was lost: the host is found otherwise.
