@@ -345,7 +345,7 @@ async fn settings(arguments: &Arguments, client: &kube::Client) -> Result<Settin
 }
 
 fn sweep(arguments: &Arguments) -> Result<sweep::Settings> {
-    let Arguments { pool, sweep: flags, .. } = arguments;
+    let Arguments { pool, recovery, sweep: flags, .. } = arguments;
     let given = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
     let zone = |zone: &String| zone.trim().parse().context("--orphan-reclaim-zones");
     let zones = flags.orphan_reclaim_zones.iter().filter(|zone| !zone.trim().is_empty());
@@ -357,6 +357,7 @@ fn sweep(arguments: &Arguments) -> Result<sweep::Settings> {
             claim_prefix: given(flags.orphan_reclaim_claim_name_prefix.as_ref()),
             max_per_cycle: flags.orphan_reclaim_max_per_cycle,
             max_share_percent: flags.orphan_reclaim_max_share,
+            quarantine_after: recovery.quarantine_after,
         },
         look: SWEEP_LOOK,
     })

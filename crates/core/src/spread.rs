@@ -181,6 +181,7 @@ mod tests {
 
     #[test]
     fn another_set_of_ready_macs_rolls_the_deployment_once() {
+        // P3
         let nodes = || vec![node("mac-b"), node("mac-a")];
         let first = decide(&seen(settled(), nodes()));
         assert_eq!(first.reason, Reason::Changed(2));
@@ -194,6 +195,7 @@ mod tests {
 
     #[test]
     fn what_is_no_ready_mac_of_the_deployments_does_not_count() {
+        // P3, P18
         let rolled = decide(&seen(settled(), vec![node("mac-a")])).roll;
         let selector: BTreeMap<_, _> = [("tuist.dev/fleet".to_owned(), "ci".to_owned())].into();
         let mut ours = node("mac-a");
@@ -213,6 +215,7 @@ mod tests {
 
     #[test]
     fn a_roll_that_is_on_its_way_is_never_cut_short() {
+        // P4
         for busy in [
             Deployment { generation: (4, 3), ..settled() },
             Deployment { updated: 1, ..settled() },

@@ -228,6 +228,30 @@ async fn a_run_that_left_no_exit_code_ended_unknown_and_never_well() {
 }
 
 #[tokio::test]
+async fn a_living_process_that_is_not_the_vm_is_not_taken_for_it() {
+    // LH27: its number was used again, or its command line looks alike.
+    let host = Host::new();
+    let vm = host.created("a").await;
+    let begun_otherwise = format!("{} Thu Jan  1 00:00:00 1970\n", std::process::id());
+    std::fs::create_dir_all(host.path("state/a")).unwrap();
+    host.write("state/a/run", &begun_otherwise);
+    assert_eq!(host.ended(&vm).await, Exit::Unknown);
+    host.tart().remove(&vm).await.unwrap();
+    let vm = host.started("b").await;
+    let mut decoy = std::process::Command::new("/bin/sh")
+        .args(["-c", "sleep 300", "tart", "run", "b"])
+        .spawn()
+        .unwrap();
+    let text = std::fs::read_to_string(host.path("state/b/run")).unwrap();
+    let pid: i32 = text.split(' ').next().unwrap().parse().unwrap();
+    let group = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+    let exit = host.ended(&vm).await;
+    decoy.kill().and_then(|()| decoy.wait()).unwrap();
+    assert_eq!(exit, Exit::Unknown);
+}
+
+#[tokio::test]
 async fn a_vm_runs_at_most_once_in_its_life() {
     // S28, on the host itself: whoever asks again.
     let host = Host::new();

@@ -75,6 +75,9 @@ pub enum Plan {
 /// Steps that a run without an end remembers.
 const KEPT_IN_CHAOS: usize = 256;
 
+/// Steps at one moment of virtual time, from which on somebody does the same without end (LH25).
+const MOST_AT_ONCE: usize = 10_000;
+
 /// How much of what happens is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recording {
@@ -89,6 +92,7 @@ pub struct Faults {
     crashes: Mutex<BTreeMap<Process, Arc<Notify>>>,
     oracle: OnceLock<Oracle>,
     power_cut: OnceLock<PowerCut>,
+    spins: Notify,
     scaleway: Mutex<scaleway::Memory>,
 }
 
@@ -99,6 +103,8 @@ struct State {
     began: Instant,
     steps: VecDeque<Step>,
     next: usize,
+    /// The last step's time, and how many there were at that time.
+    moment: (Duration, usize),
     /// Numbers of the API server's calls, and of the steps that they are.
     open: BTreeMap<u64, usize>,
     /// The same for calls of Macs, by the Mac and its own count.
@@ -136,6 +142,7 @@ impl Faults {
             began: Instant::now(),
             steps: VecDeque::new(),
             next: 0,
+            moment: (Duration::ZERO, 0),
             open: BTreeMap::new(),
             open_macs: BTreeMap::new(),
             on_a_mac: Process::Provider,
@@ -148,6 +155,7 @@ impl Faults {
             crashes: Mutex::default(),
             oracle: OnceLock::new(),
             power_cut: OnceLock::new(),
+            spins: Notify::new(),
             scaleway: Mutex::default(),
         })
     }
@@ -201,6 +209,11 @@ impl Faults {
         crash.notified().await;
     }
 
+    /// Resolves when somebody does something without end at one moment of virtual time.
+    pub async fn spun(&self) {
+        self.spins.notified().await;
+    }
+
     fn crash_of(&self, process: &Process) -> Arc<Notify> {
         let mut crashes = self.crashes.lock().unwrap_or_else(PoisonError::into_inner);
         crashes.entry(process.clone()).or_default().clone()
@@ -225,6 +238,10 @@ impl Faults {
         let fault = state.draw(&Ahead { number, class, possible });
         state.injected += usize::from(fault.is_some());
         let at = state.began.elapsed();
+        state.moment = if state.moment.0 == at { (at, state.moment.1 + 1) } else { (at, 1) };
+        if state.moment.1 == MOST_AT_ONCE {
+            self.spins.notify_one();
+        }
         let answer = String::new();
         let crashes = matches!(fault, Some(Fault::CrashBefore | Fault::CrashAfter));
         if crashes {

@@ -194,6 +194,9 @@ impl World {
                 let uid = pod["metadata"]["uid"].as_str().unwrap();
                 name.as_str().ends_with(uid) || name.as_str() == "default-adopted"
             });
+            if name.as_str().starts_with("builder-") {
+                continue;
+            }
             let finalizers = owner.map(|pod| pod["metadata"]["finalizers"].to_string());
             let held = finalizers.is_some_and(|all| all.contains(finalizer::POD_VM));
             assert!(held, "S29: VM {name} outlived its Pod's finalizer");
@@ -489,6 +492,33 @@ async fn a_vm_of_the_original_is_adopted_and_ends_with_its_pod() {
         sleep(LOOK).await;
     }
     assert!(world.tart.vms().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn vms_that_are_nobodys_pods_are_left_alone() {
+    // B11: somebody builds images on the same Mac.
+    let mut world = World::new();
+    let template = Template {
+        container: "runner".into(),
+        image: "img".into(),
+        cpu: None,
+        memory_mib: None,
+        env: Vec::new(),
+        token_of: None,
+    };
+    let theirs = ["builder-a", "builder-b"].map(VmName::new);
+    for vm in &theirs {
+        world.tart.create(vm, &template).await.unwrap();
+    }
+    world.tart.start(&theirs[0], Share::default()).await.unwrap();
+    world.tart.set_job(Some(Duration::from_mins(5)));
+    world.create("job").await;
+    world.until("succeeded", || world.phase("job") == "Succeeded").await;
+    world.restart().await;
+    world.pass(Duration::from_hours(1)).await;
+    assert_eq!(world.tart.vms().into_keys().collect::<Vec<_>>(), theirs);
+    let calls = world.tart.calls();
+    assert_eq!((calls.removes, calls.stops), (1, 0), "only the Pod's own");
 }
 
 fn conditions(node: &Value) -> Vec<String> {

@@ -29,6 +29,7 @@ async fn wins(candidate: &mut Election, seconds: u64) -> Option<Instant> {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_leads_and_the_second_stands_by_while_it_renews() {
+    // S8
     let (server, clock) = server();
     let (mut first, mut second) =
         (candidate(&server, &clock, "first"), candidate(&server, &clock, "second"));
@@ -65,6 +66,7 @@ async fn who_resigns_is_followed_at_once_and_who_comes_back_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_leader_whose_api_server_hangs_ends_before_another_may_begin() {
+    // S8
     let (server, clock) = server();
     let since = wins(&mut candidate(&server, &clock, "first"), 1).await.expect("nobody else leads");
     // The same candidate, but no call of its is ever answered.

@@ -177,7 +177,7 @@ async fn a_factory_mac_becomes_a_node_and_a_second_run_only_reads() {
 
 #[tokio::test(start_paused = true)]
 async fn cut_off_at_any_call_in_any_way_it_converges_on_the_next_run() {
-    // S19
+    // S19, B6
     let calls = converged().await.call_counts().0;
     assert!(calls > 50, "{calls}");
     for index in 0..calls {
@@ -356,6 +356,30 @@ async fn shown(mac: &SimMac, argv: &[&str]) -> String {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_on_a_mac_sleeps_locks_or_ends_its_session() {
+    // B1: written out, so that a setting that is dropped from the step is missed here.
+    let mac = converged().await;
+    let pmset = shown(&mac, &["pmset", "-g"]).await;
+    for key in ["sleep", "displaysleep", "disksleep"] {
+        let is_off = |line: &str| line.split_whitespace().eq([key, "0"]);
+        assert!(pmset.lines().any(is_off), "{key}: {pmset}");
+    }
+    let host = "/Library/Preferences/com.apple.screensaver";
+    let all = "/Library/Preferences/.GlobalPreferences";
+    for (domain, key) in [
+        (host, "idleTime"),
+        (host, "askForPassword"),
+        (all, "com.apple.autologout.AutoLogOutDelay"),
+    ] {
+        assert_eq!(shown(&mac, &["defaults", "read", domain, key]).await, "0\n", "{key}");
+    }
+    for key in ["idleTime", "askForPassword"] {
+        let read = ["defaults", "-currentHost", "read", "com.apple.screensaver", key];
+        assert_eq!(shown(&mac, &read).await, "0\n", "the user's {key}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn live_rules_of_another_order_or_reach_are_noticed() {
     let wide = pf::ANCHOR_RULES.replace(" proto udp from <vm_sources> to 192.168.64.1 port 53", "");
     let (passes, blocks) = pf::ANCHOR_RULES.split_once("block drop in").unwrap();
@@ -524,7 +548,7 @@ proptest! {
 
 #[tokio::test(start_paused = true)]
 async fn vms_reach_the_internet_and_their_gateways_dns_and_nothing_private() {
-    // S22, B20
+    // S22, B20, S21
     let mac = converged().await;
     let vm = [192, 168, 64, 5].into();
     let to = |destination: [u8; 4], protocol, port| {
@@ -700,7 +724,7 @@ async fn an_agent_that_was_overwritten_in_place_is_killed_until_it_is_a_new_file
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_does_not_stay_up_is_no_success() {
-    // B9
+    // B9, S23
     for health in [AgentHealth::CrashLoops, AgentHealth::NeverStarts] {
         let mac = SimMac::new("a", PASSWORD);
         mac.set_agent_health(health);

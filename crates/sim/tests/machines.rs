@@ -121,6 +121,7 @@ fn lock_out(world: &World, id: &ServerId) {
 
 #[tokio::test(start_paused = true)]
 async fn whatever_the_service_answers_to_open_questions_a_host_is_claimed_and_comes_back_wiped() {
+    // P16
     let others = Unsure::QUESTIONS.iter().flat_map(|(question, answers, _)| {
         answers.iter().skip(1).map(move |answer| (*question, *answer))
     });

@@ -35,7 +35,7 @@ async fn owners(stage: &Stage) {
 
 #[tokio::test(start_paused = true)]
 async fn only_the_stray_of_an_inventory_is_returned_and_only_after_two_sightings() {
-    // P21
+    // P21, V3
     let stage = Stage::new(&INVENTORY);
     owners(&stage).await;
     let stray = stage.host("macs-stray");
@@ -54,6 +54,7 @@ async fn only_the_stray_of_an_inventory_is_returned_and_only_after_two_sightings
 
 #[tokio::test(start_paused = true)]
 async fn without_a_claim_prefix_the_stray_is_counted_and_nothing_is_changed() {
+    // V3
     let stage = Stage { claim_prefix: None, ..Stage::new(&INVENTORY) };
     owners(&stage).await;
     stage.run(stage.after(minutes(60))).await;

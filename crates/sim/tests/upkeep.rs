@@ -225,6 +225,7 @@ impl Gate for HangsAfterConnect {
 
 #[tokio::test(start_paused = true)]
 async fn a_mac_that_hangs_after_connect_delays_no_other_machine_and_no_deletion() {
+    // P2, S11
     let world = world(3, 3);
     let calm = Box::pin(async {
         let world = self::world(3, 3);
@@ -317,6 +318,34 @@ async fn a_sealed_password_that_an_older_version_stored_is_read_again() {
         let password = String::from_utf8(stored[owned::PASSWORD].0.clone()).unwrap();
         assert!(world.passwords().contains(&password));
         assert_eq!(mac_of(&world, &machines(&world)[0]).wrong_passwords(), 0);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_password_is_waited_out_and_another_one_is_tried_as_soon_as_it_is_stored() {
+    // B5, S18, P9: at most two tries of one password, whatever happens.
+    let world = world(1, 1);
+    play(&world, async {
+        let claimed = |machine: &ScalewayAppleSiliconMachine| {
+            machine.status.as_ref().is_some_and(|status| status.server_id.is_some())
+        };
+        reach("a claim", async || machines(&world).first().is_some_and(claimed)).await;
+        let mac = mac_of(&world, &machines(&world)[0]);
+        mac.set_password("another");
+        let attempts = || machines(&world)[0].status.clone().unwrap().bootstrap_attempts;
+        reach("two refusals", async || attempts() == Some(2)).await;
+        assert_eq!(mac.wrong_passwords(), 2);
+        sleep(Duration::from_secs(30)).await;
+        let before = dials(&mac);
+        let change = json!({"stringData": {owned::PASSWORD: "another"}});
+        let name = owned::credentials(&machines(&world)[0].name_any());
+        let secrets = secrets(&world);
+        secrets.patch(&name, &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+        let soon = Duration::from_secs(15);
+        reach_within(soon, "another bootstrap", async || dials(&mac) > before).await;
+        reach("a Machine Ready", async || ready(&world) == 1).await;
+        assert_eq!(mac.wrong_passwords(), 2);
     })
     .await;
 }

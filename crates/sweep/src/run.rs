@@ -248,6 +248,7 @@ async fn judge(
         biased;
         told = told => told,
         () = explorer.over.notified() => Ok(()),
+        () = faults.spun() => Err("spins: somebody does the same without end".to_owned()),
         () = world.run() => Err("the world stopped".to_owned()),
         Some(()) = beside => Err("the neighbour stopped".to_owned()),
         () = crate::plant::plant(world, bug) => unreachable!("a bug has no end"),

@@ -32,9 +32,9 @@ const HASTE: Duration = Duration::from_secs(20);
 /// A story that every fault must leave with the same end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
 pub enum Story {
-    /// One Machine gets a Mac and becomes Ready.
+    /// One Machine gets a Mac and becomes Ready (P6, LH3).
     Claim,
-    /// A Ready Machine goes: its Mac ends wiped in the pool, nothing is left.
+    /// A Ready Machine goes: its Mac ends wiped in the pool, nothing is left (P16).
     Release,
     /// A Machine is deleted as soon as it has a host: nothing is stranded (LH2).
     EarlyDelete,

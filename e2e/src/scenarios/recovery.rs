@@ -17,6 +17,7 @@ use crate::{Ground, objects, wait};
 pub async fn a_wedged_mac_recovers_through_the_tiers_and_delays_nobody(
     ground: &mut Ground,
 ) -> Result<()> {
+    // P2, S11
     let mut fleet = fleet::install_as(ground, "wedged", ClusterForm::Original, |plan| {
         plan.hosts = 3;
         let tiers = ["--bootstrap-reboot-after=1", "--bootstrap-max-attempts=2"];

@@ -11,6 +11,7 @@ use crate::{ControlPlane, Ground, Process, objects, wait};
 /// One leads, one stands by; both say so. When the API server hangs, the leader ends, and the other
 /// is alive but not ready; when it comes back, that one leads.
 pub async fn health_pages_say_what_was_checked(ground: &mut Ground) -> Result<()> {
+    // S8, O4
     let mut plane = ground.new_control_plane().await?;
     objects::define(&plane.client(), &our_definitions()?).await?;
     let (mut leader, first) = start(&mut plane, "first")?;

@@ -110,6 +110,7 @@ mod tests {
 
     #[test]
     fn a_leader_is_alive_and_ready_while_it_renews() {
+        // O4
         let Told { alive, ready } = told(true, [Some(1), Some(1), Some(2)], None);
         assert_eq!(alive, (true, "election: last looked at the API server 1 s ago\n".into()));
         let lines = "kubernetes: answered 1 s ago\nleader: leading, renewed 2 s ago\n";

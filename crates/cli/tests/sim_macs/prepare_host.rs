@@ -44,7 +44,7 @@ async fn password(macs: &Macs) -> String {
 
 #[tokio::test]
 async fn a_factory_host_is_prepared_verified_and_left_alone_the_second_time() {
-    // T1
+    // T1, T3
     let macs = Macs::start(21, 1, AGENT).await;
     macs.dial().await;
     let password = password(&macs).await;

@@ -18,6 +18,7 @@ use super::status::{
     BOOTSTRAPPED, UpToDate, bootstrapped_status, failed_by_password, failed_status, failure_detail,
     is_postponed, postponed_status, reason_since,
 };
+use super::upkeep::Upkeep;
 use super::{leftovers, upkeep};
 use crate::fleet_key::FleetKey;
 
@@ -65,6 +66,10 @@ pub(super) fn prepare(
             }
             let state = look_after(seen, host, &expected, limits);
             upkeep::keep(now, seen, host, limits, state, || bootstrap(now, seen, host, limits))
+        }
+        // What was looked after is no more said to be bootstrapped: first that ends.
+        Bootstrap::None if !matches!(seen.upkeep, Upkeep::Idle(_)) => {
+            act(Action::StopBootstrap, Reason::Preparing)
         }
         Bootstrap::None => match recover(now, seen, host, limits) {
             Some(decision) => decision,
@@ -172,20 +177,27 @@ fn bootstrap(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> D
     if !seen.credentials.token {
         return wait(Reason::WaitingForToken, limits.look);
     }
+    next_attempt(now, seen, limits).unwrap_or_else(|| {
+        act(Action::StartBootstrap(host.id.clone()), Reason::Bootstrapping(None))
+    })
+}
+
+/// A wait for the next attempt, if it is not due. One that waits for another password looks for it,
+/// and begins as soon as there is one.
+fn next_attempt(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Decision> {
     let status = &seen.object.status;
-    if let Some(due) = status.next_attempt_at.filter(|due| now < *due) {
-        let attempts = status.bootstrap_attempts.unwrap_or(0);
-        let message = failure_detail(status);
-        let reason = if is_postponed(status) {
-            Reason::BootstrapPostponed(message)
-        } else if failed_by_password(status) {
-            Reason::PasswordRefused { attempts, message }
-        } else {
-            Reason::BootstrapFailed { attempts, message }
-        };
-        return wait(reason, Duration::try_from(due.duration_since(now)).unwrap_or_default());
+    let due = status.next_attempt_at.filter(|due| now < *due)?;
+    let left = Duration::try_from(due.duration_since(now)).unwrap_or_default();
+    let attempts = status.bootstrap_attempts.unwrap_or(0);
+    let message = failure_detail(status);
+    if is_postponed(status) {
+        return Some(wait(Reason::BootstrapPostponed(message), left));
     }
-    act(Action::StartBootstrap(host.id.clone()), Reason::Bootstrapping(None))
+    if !failed_by_password(status) {
+        return Some(wait(Reason::BootstrapFailed { attempts, message }, left));
+    }
+    let refused = || wait(Reason::PasswordRefused { attempts, message }, left.min(limits.look));
+    (!seen.credentials.renewed).then(refused)
 }
 
 /// LH16: what became of the host since it was bootstrapped, by anybody's hand.

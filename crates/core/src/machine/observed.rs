@@ -296,6 +296,8 @@ pub struct Credentials {
     pub fleet_key: FleetKey,
     /// The host's password is stored for us.
     pub password: bool,
+    /// It is another one than the last bootstrap of this process used.
+    pub renewed: bool,
     /// The token of the Node's identity is filled in.
     pub token: bool,
 }

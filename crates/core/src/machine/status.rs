@@ -188,6 +188,11 @@ pub(super) fn upkeep_status(
     let (holds, word, message) = match told {
         UpToDate::Yes { stamp, awaits_boot } => {
             status.tart_kubelet_binary_sha = Some((*stamp).to_owned());
+            // P29: what the system before us gave up on is well again.
+            status.failure_reason = None;
+            status.failure_message = None;
+            let decision = Decision { action: None, wake: None, reason: reason.clone() };
+            status.phase = Some(phase(seen, &decision, false).to_owned());
             ("True", "UpToDate", awaits_boot.unwrap_or_default().to_owned())
         }
         UpToDate::Postponed(what) => ("False", "Postponed", (*what).to_owned()),

@@ -71,7 +71,8 @@ fn due_in(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Duration> 
     let after = match last {
         // A new process knows nothing: it looks once.
         None => return Some(held),
-        Some(last) if last.generation != seen.object.generation => return Some(held),
+        // P25: what failed was another spec.
+        Some(last) if last.generation != seen.object.generation => return Some(Duration::ZERO),
         Some(last) if !is_well => last.at + limits.node_missing,
         Some(last) => last.at + limits.upkeep,
     };

@@ -452,6 +452,7 @@ mod tests {
 
     #[test]
     fn each_state_leads_to_its_one_effect_for_its_reason() {
+        // LH9
         for (name, seen, action, reason) in living_rows().into_iter().chain(draining_rows()) {
             let decision = effect(&seen);
             assert_eq!(decision.reason, reason, "{name}");

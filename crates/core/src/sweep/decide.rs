@@ -12,7 +12,7 @@ use super::memory::age;
 use super::observed::{Job, Policy, Seen};
 use super::reason::Reason;
 use super::survey::Task;
-use crate::machine::{Host, HostRead, HostState, Image, Images, LeaseHolder};
+use crate::machine::{Host, HostRead, HostState, Image, Images, LeaseHolder, Tiers};
 
 /// How long an agent may be silent before its jobs are not waited for any more.
 const SILENT: Duration = Duration::from_mins(5);
@@ -114,7 +114,11 @@ fn release(seen: &Seen, host: &Host, policy: &Policy) -> Decision {
         return act(Action::TakeLease { used: !wiped }, Reason::Finishing);
     }
     if wiped {
-        let to = NameClass::pool(prefix, &host.id);
+        let to = if Tiers::reached(policy.quarantine_after, lease.owners_failed) {
+            NameClass::quarantined(&host.id)
+        } else {
+            NameClass::pool(prefix, &host.id)
+        };
         return act(Action::Rename { to }, Reason::Finishing);
     }
     match &host.state {

@@ -24,6 +24,8 @@ pub struct Policy {
     pub max_per_cycle: usize,
     /// The share of orphans, in percent of orphans and live objects, above which none is returned.
     pub max_share_percent: u8,
+    /// Owners in a row that could not use a host, after which it is set aside; 0 never does.
+    pub quarantine_after: u32,
 }
 
 /// Everything there is, at one time.

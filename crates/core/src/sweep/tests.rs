@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use applecart_api::ids::{ServerId, Zone};
+use applecart_api::name_class::NameClass;
 use jiff::Timestamp;
 
 use super::*;
@@ -58,6 +59,7 @@ fn policy() -> Policy {
         claim_prefix: Some("fleet-".into()),
         max_per_cycle: 3,
         max_share_percent: 50,
+        quarantine_after: 3,
     }
 }
 
@@ -280,6 +282,7 @@ fn hosts_of_the_pool_that_nobody_can_adopt_are_named() {
 
 #[test]
 fn the_age_of_a_class_survives_a_restart_and_begins_anew_with_the_class() {
+    // O3
     let age = |survey: &Survey, class| survey.report.zones[&zone()].classes[&class].oldest;
     let listed = |name: &str| {
         let mut all = inventory(vec![], vec![]);
@@ -344,7 +347,7 @@ fn of_sweep(n: u32) -> String {
 
 #[test]
 fn an_orphan_goes_back_step_by_step_and_gets_a_pool_name_only_after_its_wipe() {
-    // LH1, LH22
+    // LH1, LH22, P22
     let reinstalling = |name: &str| Host { state: HostState::Reinstalling, ..host(1, name) };
     let mut wiped = ours();
     wiped.lease.wiped_at = Some(at(0));
@@ -361,6 +364,19 @@ fn an_orphan_goes_back_step_by_step_and_gets_a_pool_name_only_after_its_wipe() {
     ] {
         let name = host.name.clone();
         assert_eq!(decided(&seen(host, lease, vec![])).action, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_host_that_failed_its_owners_is_set_aside_whoever_finishes_its_release() {
+    // V5
+    let mut lease = ours();
+    lease.lease.wiped_at = Some(at(0));
+    for (failed, expected) in [(2, format!("pool-{}", id(1))), (3, NameClass::quarantined(&id(1)))]
+    {
+        lease.lease.owners_failed = failed;
+        let action = decided(&seen(host(1, &of_sweep(1)), lease.clone(), vec![])).action;
+        assert_eq!(action, Some(Action::Rename { to: expected }), "{failed} owners failed");
     }
 }
 

@@ -48,6 +48,8 @@ struct Machine {
     phase: String,
     reason: String,
     age: Duration,
+    /// For how long it has not been all that it shall be, if so.
+    outdated: Option<Duration>,
 }
 
 type Row<'a> = (Vec<(&'static str, &'a str)>, f64);
@@ -104,12 +106,16 @@ fn machine(object: &ScalewayAppleSiliconMachine, now: Timestamp) -> Machine {
     let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let since = deleted.or(ready.and_then(|c| c.last_transition_time)).or(created).unwrap_or(now);
     let phase = if deleted.is_some() { Some("Deleting".to_owned()) } else { told };
+    let age = |since: Timestamp| Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    let current = status.and_then(|s| s.conditions.iter().find(|c| c.type_ == "UpToDate"));
+    let outdated = current.filter(|c| c.status == "False" && deleted.is_none());
     Machine {
         namespace: object.namespace().unwrap_or_default(),
         name: object.name_any(),
         phase: phase.unwrap_or_else(|| "Pending".to_owned()),
         reason: ready.and_then(|c| c.reason.clone()).unwrap_or_default(),
-        age: Duration::try_from(now.duration_since(since)).unwrap_or_default(),
+        age: age(since),
+        outdated: outdated.map(|c| c.last_transition_time.map(age).unwrap_or_default()),
     }
 }
 
@@ -164,6 +170,20 @@ fn encode_machines(encoder: &mut DescriptorEncoder, machines: &[Machine]) -> fmt
         "applecart_machines_reason_oldest_seconds",
         "The same by the reason that Machines give; a reason that none gives has no series",
         ages.collect(),
+    )?;
+    let outdated: Vec<Duration> = machines.iter().filter_map(|machine| machine.outdated).collect();
+    let none: Vec<(&str, &str)> = vec![];
+    gauge(
+        encoder,
+        "applecart_machines_outdated",
+        "Machines whose Mac is not all that it shall be (condition UpToDate), Ready or not",
+        vec![(none.clone(), count(outdated.len()))],
+    )?;
+    gauge(
+        encoder,
+        "applecart_machines_outdated_oldest_seconds",
+        "How long the one that has been so for longest has been so",
+        vec![(none, seconds(outdated.into_iter().max().unwrap_or_default()))],
     )
 }
 

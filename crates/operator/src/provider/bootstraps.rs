@@ -14,6 +14,7 @@ use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt};
 use jiff::Timestamp;
 use kube::runtime::reflector::ObjectRef;
+use secrecy::SecretString;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -51,6 +52,8 @@ pub struct Bootstraps {
 struct Table {
     entries: BTreeMap<CrUid, Entry>,
     looked: BTreeMap<CrUid, Looked>,
+    /// The password that the last one used.
+    passwords: BTreeMap<CrUid, SecretString>,
     begun: u64,
 }
 
@@ -139,11 +142,12 @@ impl Bootstraps {
         matches!(entry.state, State::Running { .. }).then(|| entry.order.host.clone())
     }
 
-    /// Begins a run, unless the object has one.
-    pub fn start(&self, order: Order, work: impl FnOnce(Place) -> Work) {
+    /// Begins a run, unless the object has one; whether it did.
+    #[must_use]
+    pub fn start(&self, order: Order, work: impl FnOnce(Place) -> Work) -> bool {
         let mut table = self.table();
         if table.entries.contains_key(&order.uid) {
-            return;
+            return false;
         }
         table.begun += 1;
         let number = table.begun;
@@ -153,6 +157,7 @@ impl Bootstraps {
         let work = work(place.clone());
         // The runner lives as long as the loop that calls this.
         let _ = self.start.send((place, work));
+        true
     }
 
     /// Forgets the object's bootstrap, and ends it if it still runs.
@@ -165,7 +170,19 @@ impl Bootstraps {
     /// Forgets the object, which is gone, and ends what runs for it.
     pub fn forget(&self, uid: &CrUid) {
         self.stop(uid);
-        self.table().looked.remove(uid);
+        let mut table = self.table();
+        table.looked.remove(uid);
+        table.passwords.remove(uid);
+    }
+
+    /// The next one uses this password.
+    pub fn uses(&self, uid: &CrUid, password: &SecretString) {
+        self.table().passwords.insert(uid.clone(), password.clone());
+    }
+
+    /// The password that the last one used, if there was one in this process.
+    pub fn password_of(&self, uid: &CrUid) -> Option<SecretString> {
+        self.table().passwords.get(uid).cloned()
     }
 }
 
@@ -294,7 +311,7 @@ mod tests {
     async fn a_bootstrap_that_panics_has_failed() {
         let (bootstraps, runner) = bootstraps();
         let work = |_| -> Work { Box::pin(async { panic!("a defect") }) };
-        bootstraps.start(order(false), work);
+        assert!(bootstraps.start(order(false), work));
         until_woken(&bootstraps, runner).await;
         assert!(matches!(bootstraps.of(&uid()), Bootstrap::Failed(said) if said.contains("panic")));
     }
@@ -306,7 +323,7 @@ mod tests {
             (Upkept::Incomplete("x".into()), Bootstrap::Incomplete("x".into())),
         ] {
             let (bootstraps, runner) = bootstraps();
-            bootstraps.start(order(false), |_| Box::pin(async { ended }));
+            assert!(bootstraps.start(order(false), |_| Box::pin(async { ended })));
             until_woken(&bootstraps, runner).await;
             assert_eq!(bootstraps.of(&uid()), told);
         }
@@ -323,9 +340,9 @@ mod tests {
                 current("of the second")
             })
         };
-        bootstraps.start(order(false), first);
+        assert!(bootstraps.start(order(false), first));
         bootstraps.stop(&uid());
-        bootstraps.start(order(false), second);
+        assert!(bootstraps.start(order(false), second));
         end.send(()).expect("it waits");
         until_woken(&bootstraps, runner).await;
         let stamp = "of the second".to_owned();
@@ -342,7 +359,7 @@ mod tests {
                     ends
                 })
             };
-            bootstraps.start(order(true), work);
+            assert!(bootstraps.start(order(true), work));
             assert_eq!(bootstraps.upkeep_of(&uid()), Upkeep::Running);
             assert_eq!(bootstraps.of(&uid()), Bootstrap::None, "it is no bootstrap");
             assert!(bootstraps.host(&uid()).is_none(), "its host is read anew");

@@ -69,8 +69,8 @@ fn begin(
     let Some(host) = turn.host().cloned() else { return Outcome::Refused };
     let key = ObjectRef::from_obj(&turn.object);
     let (uid, generation) = (object.uid.clone(), object.generation);
-    context.bootstraps.start(Order { uid, key, generation, host, upkeep }, work);
-    Outcome::Done
+    let order = Order { uid, key, generation, host, upkeep };
+    if context.bootstraps.start(order, work) { Outcome::Done } else { Outcome::Refused }
 }
 
 async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig), ReadError> {
@@ -80,6 +80,8 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
     let key = value(&secrets, &owned::fleet_key(&fleet), "the fleet's SSH key").await?;
     let host = value(&secrets, &owned::credentials(name), "the host's password").await?;
     let token = value(&secrets, &owned::agent_token(name), "the agent's token").await?;
+    let password = SecretString::from(field(&host, owned::PASSWORD)?);
+    context.bootstraps.uses(&turn.seen.object.uid, &password);
     let user: UserName = field(&host, owned::USER)?
         .parse()
         .map_err(|error| malformed("the host's user name", &error))?;
@@ -104,7 +106,7 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
     let per_host = PerHost {
         node_name: name.clone(),
         user,
-        password: Password::new(SecretString::from(field(&host, owned::PASSWORD)?))
+        password: Password::new(password)
             .map_err(|error| malformed("the host's password", &error))?,
         provider_id: turn.seen.object.provider_id.clone(),
         labels: turn

@@ -17,6 +17,7 @@ use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::machine::{Identity, Node};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
+use secrecy::SecretString;
 use tokio::time::Instant;
 
 use crate::calls::ReadError;
@@ -53,8 +54,8 @@ pub struct Kit {
     pub identity: Vec<Identity>,
     /// Whether its token is filled in.
     pub token: bool,
-    /// Whether the host's password is stored.
-    pub password: bool,
+    /// The host's password, if it is stored.
+    pub password: Option<SecretString>,
 }
 
 impl Memory {

@@ -70,7 +70,8 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         }
         Action::StoreCredentials(_) => {
             let outcome = store_credentials(context, turn).await;
-            equipped(context, turn, outcome, |kit| kit.password = true)
+            let password = turn.login.as_ref().map(|(_, password)| password.clone());
+            equipped(context, turn, outcome, |kit| kit.password = password)
         }
         Action::CreateIdentity(part) => {
             let outcome = create_identity(context, turn, *part).await;

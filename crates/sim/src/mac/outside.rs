@@ -88,6 +88,11 @@ impl SimMac {
         password.clone_into(&mut self.lock().model.password);
     }
 
+    /// Makes a file or folder root's.
+    pub fn give_away(&self, path: &str) {
+        self.lock().model.files.chown(path, "root:wheel", 0o755);
+    }
+
     /// Locks the account, as too many wrong passwords do, or unlocks it.
     pub fn set_locked(&self, locked: bool) {
         self.lock().model.wrong_in_a_row = if locked { LOCKED_AFTER_TRIES } else { 0 };

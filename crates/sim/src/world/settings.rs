@@ -63,6 +63,7 @@ fn sweep_settings(install: &Install) -> sweep::Settings {
             claim_prefix: install.claim_prefix.map(str::to_owned),
             max_per_cycle: 3,
             max_share_percent: 50,
+            quarantine_after: machine::Limits::default().tiers.quarantine_after,
         },
         look: Duration::from_mins(1),
     }

@@ -13,7 +13,7 @@ fn wrong() -> HostConfig {
 
 #[tokio::test(start_paused = true)]
 async fn a_wrong_auto_login_password_fails_loudly_twice_at_most_and_the_right_one_mends_it() {
-    // B4, S18
+    // B4, S18, S23
     let mac = SimMac::new("a", PASSWORD);
     mac.put_file("/etc/sudoers.d/m1-nopasswd", "m1 ALL=(ALL) NOPASSWD: ALL\n");
     for tries in 1..5 {

@@ -109,3 +109,15 @@ async fn an_installation_cut_off_at_any_call_converges_on_the_next_run() {
         }
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn folders_that_became_anothers_are_the_builders_again() {
+    // B17
+    let mac = converged().await;
+    run(&mac, &usual()).await.unwrap();
+    mac.give_away(paths::BUILD_CACHE);
+    assert_eq!(changed(&run(&mac, &usual()).await.unwrap()), [Step::GithubRunner]);
+    let stat = Command::root(&["stat", "-f", "%Su:%Sg %Lp", paths::BUILD_CACHE]);
+    assert_eq!(mac.connect().run(&stat).await.unwrap().text(), "m1:staff 755\n");
+    assert!(!run(&mac, &usual()).await.unwrap().changed());
+}

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde_json::json;
+
 use crate::stage::{Stage, minutes};
 
 /// The names of all metrics that a text describes.
@@ -43,7 +45,7 @@ async fn counters_exist_from_the_start() {
 
 #[tokio::test(start_paused = true)]
 async fn hosts_are_counted_by_class_and_machines_by_phase_and_both_go_with_them() {
-    // C1, O2
+    // C1, O2, O3, P27
     let stage = Stage::new(&["tuist-pool-1", "macs-1", "macs-lost", "someone-elses-mac"]);
     stage.object("macs-1", None).await;
     let hosts = |class: &str| {
@@ -84,4 +86,29 @@ async fn what_is_not_one_to_one_is_counted_and_left_alone() {
     assert_eq!(stage.count(r#"applecart_duplicates{kind="object"}"#), 1);
     assert_eq!(stage.count(r#"applecart_duplicates{kind="host"}"#), 1);
     assert_eq!(stage.effects(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mac_that_is_ready_but_not_up_to_date_is_counted_with_its_age() {
+    // P30, O3
+    let stage = Stage::new(&["macs-1"]);
+    stage.object("macs-1", None).await;
+    let watched = async {
+        tokio::time::sleep(minutes(1)).await;
+        assert_eq!(stage.count("applecart_machines_outdated"), 0);
+        let since = |status: &str| {
+            let at = stage.clock.now().to_string();
+            json!([{"type": "UpToDate", "status": status, "lastTransitionTime": at}])
+        };
+        stage.conditions("macs-1", since("False")).await;
+        tokio::time::sleep(minutes(10)).await;
+        assert_eq!(stage.count("applecart_machines_outdated"), 1);
+        let oldest = stage.count("applecart_machines_outdated_oldest_seconds");
+        assert!((599..=601).contains(&oldest), "{oldest}");
+        stage.conditions("macs-1", since("True")).await;
+        tokio::time::sleep(minutes(1)).await;
+        assert_eq!(stage.count("applecart_machines_outdated"), 0);
+        assert_eq!(stage.count("applecart_machines_outdated_oldest_seconds"), 0);
+    };
+    stage.run(watched).await;
 }

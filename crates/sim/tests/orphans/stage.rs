@@ -200,6 +200,7 @@ impl Stage {
                     claim_prefix: self.claim_prefix.map(str::to_owned),
                     max_per_cycle: 3,
                     max_share_percent: 50,
+                    quarantine_after: 3,
                 },
                 look: Duration::from_mins(1),
             },
@@ -253,6 +254,14 @@ impl Stage {
             api.patch_status(name, &PatchParams::default(), &patch).await.expect("patched");
         }
         object.uid().expect("a UID")
+    }
+
+    /// Tells other conditions of an object.
+    pub async fn conditions(&self, name: &str, conditions: Value) {
+        let api: Api<ScalewayAppleSiliconMachine> = Api::namespaced(self.admin(), NAMESPACE);
+        let status = json!({"status": {"conditions": conditions}});
+        let patch = Patch::Merge(&status);
+        api.patch_status(name, &PatchParams::default(), &patch).await.expect("patched");
     }
 
     pub async fn delete(&self, name: &str) {

@@ -80,6 +80,7 @@ async fn each_mac_has_its_service_as_long_as_its_machine_and_others_services_sta
 
 #[tokio::test(start_paused = true)]
 async fn a_deployment_is_rolled_once_for_each_set_of_ready_macs() {
+    // P3
     let world = world_around(3, 1);
     play(&world, async {
         let deployments: Api<Deployment> = Api::namespaced(world.client(), NAMESPACE);

@@ -34,6 +34,7 @@ pub fn at_end(world: &World, story: Story) -> Result<(), String> {
     let others = hosts_are_in_place(world, &other)?;
     match story.leaves() {
         Leaves::Fleet(vms) => {
+            // C2
             all_are(world, others, number(world, MACHINES))?;
             no_spare_vms(world, vms)
         }

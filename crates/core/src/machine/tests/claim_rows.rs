@@ -99,6 +99,7 @@ fn claim_rows() -> Vec<Row> {
             Reason::Adopting,
         ),
         ("empty pool", fresh(), None, Reason::NoAvailableHost(PoolCounts::default())),
+        // V4
         ("fits", candidate(|_| {}, Lease::free()), take(None), Reason::Adopting),
         (
             "wrong type",
@@ -142,6 +143,7 @@ fn claim_rows() -> Vec<Row> {
         ("marked", bound(&claiming, ours()), Some(Action::NoteMarked(server())), Reason::Settling),
         ("settling", bound(&claiming, marked(14)), None, Reason::Settling),
         ("settled", bound(&claiming, marked(15)), Some(rename(&claiming, NAME)), Reason::Settling),
+        // P6
         (
             "taken over by name: it carries somebody's work",
             bound(NAME, Lease { wiped_at: Some(now()), ..Lease::free() }),
@@ -195,6 +197,7 @@ fn bootstrap_rows() -> Vec<Row> {
             None,
             Reason::HostStuck("locked".into()),
         ),
+        // LH3
         ("no address", with_host(prepared(), |h| h.address = None), None, Reason::NoAddress),
         (
             "no fleet key",
@@ -202,6 +205,7 @@ fn bootstrap_rows() -> Vec<Row> {
             None,
             Reason::SshKeyUnavailable("why".into()),
         ),
+        // P9, LH3
         (
             "password not stored",
             with(prepared(), |s| s.credentials.password = false),

@@ -218,7 +218,7 @@ fn every_state_of_a_living_machine_guards_what_it_does_to_a_host() {
 
 #[test]
 fn every_state_of_a_machine_that_goes_guards_what_it_does_to_a_host() {
-    // G6
+    // G6, P22
     let dimensions: &[Dimension] = &[
         (1, |seen, _| seen.object.deleting_since = Some(minutes_ago(5))),
         (2, |seen, way| seen.object.paused = [None, Some(Pause::Cluster)][way]),

@@ -35,6 +35,10 @@ fn a_refused_password_is_a_state_of_its_own_that_says_where_a_new_one_goes() {
     assert!(
         waiting.reason.to_string().contains("sudo-password of the Machine's -bootstrap Secret")
     );
+    assert_eq!(waiting.wake, Some(limits.look), "a new one is looked for");
+    let renewed = with(after.clone(), |seen| seen.credentials.renewed = true);
+    let again = decide(now() + Duration::from_secs(1), &renewed, &limits);
+    assert_eq!(again.reason, Reason::Bootstrapping(None));
     let other = with(after, |seen| seen.bootstrap = Bootstrap::Failed("no route".into()));
     let Some(Action::RecordBootstrap(told)) = decide(now(), &other, &limits).action else {
         panic!("the failure is not recorded");

@@ -10,6 +10,7 @@ fn nothing_is_written_before_a_machine_owns_the_object() {
 
 #[test]
 fn provisioned_is_told_with_the_provider_id_and_never_taken_back() {
+    // S13
     let ready = with(bootstrapped(), |seen| seen.node = Some(node()));
     let limits = Limits::default();
     let told = status::status(now(), &ready, &decide(now(), &ready, &limits));
@@ -27,6 +28,7 @@ fn provisioned_is_told_with_the_provider_id_and_never_taken_back() {
 
 #[test]
 fn pool_counts_say_exactly_why() {
+    // V4
     let counts =
         PoolCounts { pool: 12, wrong_type: 7, not_ready: 3, not_wiped: 2, ..PoolCounts::default() };
     assert_eq!(

@@ -116,6 +116,7 @@ fn a_failed_look_leaves_the_mac_ready_and_is_repeated_with_back_off_alone() {
 
 #[test]
 fn a_mac_whose_updates_fail_too_often_says_so_and_is_tried_rarely_but_never_given_up() {
+    // P30
     let mut seen = with(well(15), |seen| {
         seen.object.status.tart_kubelet_update_attempts = Some(4);
         seen.upkeep = Upkeep::Ended(Upkept::Failed("no route".into()));
@@ -127,6 +128,42 @@ fn a_mac_whose_updates_fail_too_often_says_so_and_is_tried_rarely_but_never_give
     assert_eq!(status.next_attempt_at, Some(now() + Duration::from_hours(1)));
     seen.object.status.tart_kubelet_update_attempts = Some(3);
     assert_eq!(up_to_date(&recorded(&seen)).1, "AgentRollFailed");
+    // P25: it is held until its hour is over, or until its spec is another.
+    let looked = Looked { at: now(), generation: seen.object.generation };
+    seen.object.status = status;
+    seen.upkeep = Upkeep::Idle(Some(looked));
+    assert_eq!((next(&seen).action, next(&seen).wake), (None, Some(Duration::from_hours(1))));
+    let later = decide(now() + Duration::from_hours(1), &seen, &Limits::default());
+    assert_eq!(later.action, Some(Action::StartUpkeep(server())));
+    seen.object.generation = Some(2);
+    tell(&mut seen);
+    assert_eq!(next(&seen).action, Some(Action::StartUpkeep(server())));
+}
+
+#[test]
+fn upkeep_of_what_is_no_more_said_to_be_bootstrapped_ends_before_a_bootstrap_begins() {
+    // LH25: another leader, or a person, took the condition away.
+    for upkeep in [Upkeep::Running, Upkeep::Ended(Upkept::Failed("no route".into()))] {
+        let seen = with(prepared(), |seen| seen.upkeep = upkeep);
+        assert_eq!(effect(&seen).action, Some(Action::StopBootstrap));
+    }
+}
+
+#[test]
+fn what_the_system_before_us_gave_up_on_is_failed_until_it_is_well_again() {
+    // P25, P29, S13
+    let mut seen = with(well(15), |seen| {
+        seen.object.status.failure_reason = Some("TartKubeletUpdateExceededRetries".into());
+        seen.object.status.failure_message = Some("gave up after 5 attempts".into());
+    });
+    tell(&mut seen);
+    assert_eq!(seen.object.status.phase.as_deref(), Some("Failed"));
+    seen.upkeep = Upkeep::Ended(Upkept::Failed("no route".into()));
+    assert_eq!(recorded(&seen).phase.as_deref(), Some("Failed"));
+    seen.upkeep = current("abc");
+    let status = recorded(&seen);
+    assert_eq!((&status.failure_reason, &status.failure_message), (&None, &None));
+    assert_eq!(status.phase.as_deref(), Some("Ready"));
 }
 
 #[test]

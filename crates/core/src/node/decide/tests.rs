@@ -193,6 +193,7 @@ fn a_label_that_differs_is_set_and_only_that_one() {
 
 #[test]
 fn a_provider_id_is_set_if_empty_and_never_changed() {
+    // P36
     for (stored, sets) in [(None, true), (Some(""), true), (Some("other://x"), false)] {
         let mut seen = registered();
         node(&mut seen).spec.as_mut().unwrap().provider_id = stored.map(str::to_owned);

@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node as StoredNode, NodeCondition, Pod, Secret};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
+use secrecy::{ExposeSecret, SecretString};
 
 use super::binding::said;
 use super::{Turn, fleet};
@@ -165,20 +166,31 @@ async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
         // In order, so that a simulated run can be repeated.
         let ((identity, token), stored) =
             tokio::try_join!(biased; left.identity(), left.credentials())?;
-        let token = token.is_some_and(|secret| has(&secret, "token"));
-        let password = stored.is_some_and(|secret| has(&secret, owned::PASSWORD));
+        let token = token.is_some_and(|secret| value(&secret, "token").is_some());
+        let password = stored.and_then(|secret| value(&secret, owned::PASSWORD));
         Ok(Some(Kit { identity, token, password }))
     };
     let kit = context.memory.kits.get(left.machine, &turn.reading, Box::pin(read)).await?;
-    let (fleet_key, kit) = (context.fleet_keys.of(&fleet(&turn.object)), kit.unwrap_or_default());
+    let kit = kit.unwrap_or_default();
+    let used = context.bootstraps.password_of(&turn.seen.object.uid);
+    let is_other = |used: &SecretString| {
+        kit.password.as_ref().is_some_and(|now| now.expose_secret() != used.expose_secret())
+    };
+    turn.seen.credentials = Credentials {
+        fleet_key: context.fleet_keys.of(&fleet(&turn.object)),
+        password: kit.password.is_some(),
+        renewed: used.as_ref().is_some_and(is_other),
+        token: kit.token,
+    };
     turn.seen.identity = kit.identity;
-    turn.seen.credentials = Credentials { fleet_key, password: kit.password, token: kit.token };
     Ok(())
 }
 
-/// Whether a Secret has a value under `name`: empty is the same as absent, and so is the marker
-/// that older versions stored for a password that they were not told (P19).
-fn has(secret: &Secret, name: &str) -> bool {
-    let value = secret.data.as_ref().and_then(|data| data.get(name));
-    value.is_some_and(|value| !value.0.is_empty() && value.0 != SEALED.as_bytes())
+/// What a Secret has under `name`: empty is the same as absent, and so is the marker that older
+/// versions stored for a password that they were not told (P19).
+fn value(secret: &Secret, name: &str) -> Option<SecretString> {
+    let value = &secret.data.as_ref()?.get(name)?.0;
+    let told = !value.is_empty() && value.as_slice() != SEALED.as_bytes();
+    // Not text: told when it is used, with what to do about it.
+    told.then(|| SecretString::from(String::from_utf8_lossy(value).into_owned()))
 }
