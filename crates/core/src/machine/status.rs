@@ -18,7 +18,7 @@ const PROVISIONED: &str = "Provisioned";
 const READY: &str = "Ready";
 const PAUSED: &str = "Paused";
 /// The condition that says whether a Mac that was bootstrapped is still all that it shall be.
-const UP_TO_DATE: &str = "UpToDate";
+pub(super) const UP_TO_DATE: &str = "UpToDate";
 
 /// The status that goes with this turn.
 ///

@@ -10,7 +10,7 @@ use super::decide::{Decision, act};
 use super::limits::{Limits, Tiers};
 use super::observed::{Host, HostState, Observed};
 use super::reason::back_off;
-use super::status::{UpToDate, upkeep_status};
+use super::status::{UP_TO_DATE, UpToDate, upkeep_status};
 
 /// The steps, run again on a Mac that was bootstrapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,18 +65,26 @@ pub fn is_due(now: Timestamp, seen: &Observed, limits: &Limits) -> bool {
 fn due_in(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Duration> {
     let Upkeep::Idle(last) = &seen.upkeep else { return None };
     let until = |due: Timestamp| Duration::try_from(due.duration_since(now)).unwrap_or_default();
-    // A failure is not repeated before its time, whatever woke us (LH21).
-    let held = seen.object.status.next_attempt_at.map(until).unwrap_or_default();
+    // A failure is not repeated before its time, whatever woke us (LH21); that of another spec says
+    // nothing about this one (P25).
+    let due = seen.object.status.next_attempt_at.filter(|_| is_of_this_spec(seen));
+    let held = due.map(until).unwrap_or_default();
     let is_well = seen.node.as_ref().is_some_and(|node| node.ready);
     let after = match last {
         // A new process knows nothing: it looks once.
         None => return Some(held),
-        // P25: what failed was another spec.
-        Some(last) if last.generation != seen.object.generation => return Some(Duration::ZERO),
+        Some(last) if last.generation != seen.object.generation => return Some(held),
         Some(last) if !is_well => last.at + limits.node_missing,
         Some(last) => last.at + limits.upkeep,
     };
     Some(held.max(until(after)))
+}
+
+/// Whether what was last told of the steps is about the spec as it is now.
+fn is_of_this_spec(seen: &Observed) -> bool {
+    let told = seen.object.status.conditions.iter().find(|c| c.type_ == UP_TO_DATE);
+    let generation = told.and_then(|condition| condition.observed_generation);
+    generation.is_none_or(|generation| Some(generation) == seen.object.generation)
 }
 
 /// Wraps what is said of a Mac that was bootstrapped: `state` stands, and the steps run beside it.

@@ -172,18 +172,17 @@ fn encode_machines(encoder: &mut DescriptorEncoder, machines: &[Machine]) -> fmt
         ages.collect(),
     )?;
     let outdated: Vec<Duration> = machines.iter().filter_map(|machine| machine.outdated).collect();
-    let none: Vec<(&str, &str)> = vec![];
-    gauge(
+    single(
         encoder,
         "applecart_machines_outdated",
         "Machines whose Mac is not all that it shall be (condition UpToDate), Ready or not",
-        vec![(none.clone(), count(outdated.len()))],
+        count(outdated.len()),
     )?;
-    gauge(
+    single(
         encoder,
         "applecart_machines_outdated_oldest_seconds",
         "How long the one that has been so for longest has been so",
-        vec![(none, seconds(outdated.into_iter().max().unwrap_or_default()))],
+        seconds(outdated.into_iter().max().unwrap_or_default()),
     )
 }
 
@@ -244,4 +243,8 @@ fn gauge(
         ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
     }
     Ok(())
+}
+
+fn single(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: f64) -> fmt::Result {
+    ConstGauge::new(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
 }
