@@ -62,6 +62,8 @@ pub enum Bug {
     Counts,
     /// Writes although nothing happened (LH25).
     Silence,
+    /// Looks again and again, and never waits (LH25).
+    Spins,
     /// Takes a finalizer away that lets a Machine go on, too late.
     Liveness,
     /// Tells a password (S16).
@@ -151,6 +153,13 @@ async fn strike(world: &World, bug: Bug) -> bool {
         Bug::Silence => {
             tokio::time::sleep(Duration::from_mins(5)).await;
             touch(world).await;
+            false
+        }
+        Bug::Spins => {
+            let maps: Api<ConfigMap> = Api::namespaced(provider(world), NAMESPACE);
+            while used.is_some() {
+                let _ = maps.list(&ListParams::default()).await;
+            }
             false
         }
         Bug::Liveness => hold_up(world).await,

@@ -132,9 +132,9 @@ fn a_mac_whose_updates_fail_too_often_says_so_and_is_tried_rarely_but_never_give
     let looked = Looked { at: now(), generation: seen.object.generation };
     seen.object.status = status;
     seen.upkeep = Upkeep::Idle(Some(looked));
-    assert_eq!((next(&seen).action, next(&seen).wake), (None, Some(Duration::from_hours(1))));
-    let later = decide(now() + Duration::from_hours(1), &seen, &Limits::default());
-    assert_eq!(later.action, Some(Action::StartUpkeep(server())));
+    let after = |minutes| decide(now() + Duration::from_mins(minutes), &seen, &Limits::default());
+    assert_eq!((after(0).action, after(59).action), (None, None));
+    assert_eq!(after(60).action, Some(Action::StartUpkeep(server())));
     seen.object.generation = Some(2);
     tell(&mut seen);
     assert_eq!(next(&seen).action, Some(Action::StartUpkeep(server())));
