@@ -65,7 +65,9 @@ pub(super) fn prepare(
                 return act(Action::NoteHealthy(host.id.clone()), Reason::Bootstrapped);
             }
             let state = look_after(seen, host, &expected, limits);
-            upkeep::keep(now, seen, host, limits, state, || bootstrap(now, seen, host, limits))
+            upkeep::keep(now, seen, host, limits, state, || {
+                lacking(seen, host, limits).unwrap_or_else(|| begin(host))
+            })
         }
         // What was looked after is no more said to be bootstrapped: first that ends.
         Bootstrap::None if !matches!(seen.upkeep, Upkeep::Idle(_)) => {
@@ -143,43 +145,47 @@ fn may_swap(seen: &Observed) -> bool {
 }
 
 fn bootstrap(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Decision {
+    let waiting = || next_attempt(now, seen, limits);
+    lacking(seen, host, limits).or_else(waiting).unwrap_or_else(|| begin(host))
+}
+
+fn begin(host: &Host) -> Decision {
+    act(Action::StartBootstrap(host.id.clone()), Reason::Bootstrapping(None))
+}
+
+/// What the steps need and do not have, if anything.
+fn lacking(seen: &Observed, host: &Host, limits: &Limits) -> Option<Decision> {
+    let changing = |state: &str| Some(wait(Reason::HostChanging(state.into()), limits.look));
     match &host.state {
         HostState::Ready => {}
-        HostState::Reinstalling => {
-            return wait(Reason::HostChanging("reinstalling".into()), limits.look);
+        HostState::Reinstalling => return changing("reinstalling"),
+        HostState::Rebooting => return changing("rebooting"),
+        HostState::Changing(state) => return changing(state),
+        HostState::Stuck(state) => {
+            return Some(wait(Reason::HostStuck(state.clone()), limits.look));
         }
-        HostState::Rebooting => return wait(Reason::HostChanging("rebooting".into()), limits.look),
-        HostState::Changing(state) => {
-            return wait(Reason::HostChanging(state.clone()), limits.look);
-        }
-        HostState::Stuck(state) => return wait(Reason::HostStuck(state.clone()), limits.look),
     }
     if host.address.is_none() {
-        return wait(Reason::NoAddress, limits.look);
+        return Some(wait(Reason::NoAddress, limits.look));
     }
     match &seen.credentials.fleet_key {
         FleetKey::Ready => {}
-        FleetKey::NotLooked => return wait(Reason::Preparing, limits.look),
+        FleetKey::NotLooked => return Some(wait(Reason::Preparing, limits.look)),
         FleetKey::Waiting(why) => {
-            return wait(Reason::SshKeyUnavailable(why.clone()), limits.look);
+            return Some(wait(Reason::SshKeyUnavailable(why.clone()), limits.look));
         }
     }
     if !seen.credentials.password {
-        return if host.has_password {
+        return Some(if host.has_password {
             act(Action::StoreCredentials(host.id.clone()), Reason::Preparing)
         } else {
             wait(Reason::MissingSudoPassword, limits.keep)
-        };
+        });
     }
     if let Some(part) = Identity::ALL.iter().find(|part| !seen.identity.contains(part)) {
-        return act(Action::CreateIdentity(*part), Reason::Preparing);
+        return Some(act(Action::CreateIdentity(*part), Reason::Preparing));
     }
-    if !seen.credentials.token {
-        return wait(Reason::WaitingForToken, limits.look);
-    }
-    next_attempt(now, seen, limits).unwrap_or_else(|| {
-        act(Action::StartBootstrap(host.id.clone()), Reason::Bootstrapping(None))
-    })
+    (!seen.credentials.token).then(|| wait(Reason::WaitingForToken, limits.look))
 }
 
 /// A wait for the next attempt, if it is not due. One that waits for another password looks for it,
