@@ -105,8 +105,9 @@ struct State {
     next: usize,
     /// The last step's time, and how many there were at that time.
     moment: (Duration, usize),
-    /// Numbers of the API server's calls, and of the steps that they are.
-    open: BTreeMap<u64, usize>,
+    /// Calls to the API server by who makes them and its number, for two servers may give the same;
+    /// and the steps that they are.
+    open: BTreeMap<(Process, u64), usize>,
     /// The same for calls of Macs, by the Mac and its own count.
     open_macs: BTreeMap<(String, u64), usize>,
     /// Whose call to a Mac goes on at the moment.

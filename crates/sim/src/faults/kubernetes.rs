@@ -23,7 +23,8 @@ impl Gate for Faults {
     }
 
     fn answered(&self, call: &Call, code: u16) {
-        let number = self.state().open.remove(&call.number);
+        let Some(process) = Process::of_user(&call.who.user) else { return };
+        let number = self.state().open.remove(&(process, call.number));
         if let Some(number) = number {
             Faults::answer(self, number, &code.to_string());
         }
@@ -56,9 +57,10 @@ impl Faults {
             return None;
         }
         let class = class(&process, call);
+        let who = process.clone();
         let entry =
-            self.enter(process, Edge::Kubernetes, class, call.conditional, || call.to_string())?;
-        self.state().open.insert(call.number, entry.number);
+            self.enter(who, Edge::Kubernetes, class, call.conditional, || call.to_string())?;
+        self.state().open.insert((process, call.number), entry.number);
         entry.fault
     }
 }
