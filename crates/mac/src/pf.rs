@@ -44,9 +44,10 @@ pub const TABLES: [(&str, &[&str]); 2] = [
 ///
 /// A VM's packet comes *in* on the host's bridge with the VM's own address, and goes *out* after
 /// address translation, so the inbound rule is the one that holds; the outbound one is for packets
-/// that are not translated. A VM needs its gateway for DHCP and DNS, and may answer the host; to any
-/// other address of the host, its public one too, it has no way (`self` in parentheses is looked
-/// up with each packet, so it survives a new address). Over IPv6 it reaches nothing: macOS gives VMs addresses there that no table could list, and all VMs
+/// that are not translated. A VM needs its gateway for DHCP and DNS, and may answer the host. It
+/// has no way to the address of `en0`, where the world reaches the host: in parentheses it is looked
+/// up with each packet, so it survives a new address. (`self` there matches nothing on macOS.) Over
+/// IPv6 it reaches nothing: macOS gives VMs addresses there that no table could list, and all VMs
 /// are on the one bridge.
 pub const ANCHOR_RULES: &str = "\
 # What VMs may not reach. Written by Applecart; edits here are lost.
@@ -56,7 +57,7 @@ pass in quick proto udp from <vm_sources> to 192.168.64.1 port 67
 pass in quick proto udp from <vm_sources> to 192.168.64.1 port 53
 pass in quick proto tcp from <vm_sources> to 192.168.64.1 port 53
 pass out quick from 192.168.64.1 to <vm_sources>
-block drop in quick from <vm_sources> to (self)
+block drop in quick from <vm_sources> to (en0)
 block drop in quick from <vm_sources> to <blocked_dst>
 block drop out quick from <vm_sources> to <blocked_dst>
 block drop in quick on bridge100 inet6 all
@@ -249,7 +250,7 @@ pass in quick inet proto udp from <vm_sources> to 192.168.64.1 port = bootps kee
 pass in quick inet proto udp from <vm_sources> to 192.168.64.1 port = 53 keep state
 pass in quick inet proto tcp from <vm_sources> to 192.168.64.1 port = domain flags S/SA keep state
 pass out quick inet from 192.168.64.1 to <vm_sources> flags S/SA keep state
-block drop in quick from <vm_sources> to (self)
+block drop in quick from <vm_sources> to (en0)
 block drop in quick from <vm_sources> to <blocked_dst>
 block drop out quick from <vm_sources> to <blocked_dst>
 block drop in quick on bridge100 inet6 all

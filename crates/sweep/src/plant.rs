@@ -8,7 +8,7 @@ use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::pod::{Template, VmName};
 use applecart_sim::faults::{PROVIDER, Process};
 use applecart_sim::kubernetes::Identity;
-use applecart_sim::scaleway::HostSpec;
+use applecart_sim::scaleway::{HostSpec, HostView};
 use applecart_sim::world::{NAMESPACE, POOL_PREFIX, World};
 use clap::ValueEnum;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
@@ -50,6 +50,8 @@ pub enum Bug {
     VmsLeft,
     /// Renames a host that it has not just read (S3).
     Unfenced,
+    /// Renames a host whose Lease it has not just read (S3).
+    Unleased,
     /// Deletes a runner with a job (S37).
     BusyDeleted,
     /// Forgets a Node when its Machine goes (C5).
@@ -110,11 +112,8 @@ async fn strike(world: &World, bug: Bug) -> bool {
             Some(host) => scaleway.client().reinstall(&host.zone, &host.id, None).await.is_ok(),
             None => false,
         },
-        Bug::Unfenced => match (used, free) {
-            (Some(_), Some(host)) => {
-                let scaleway = world.provider_scaleway(&Process::Provider);
-                scaleway.rename(&host.zone, &host.id, &host.name).await.is_ok()
-            }
+        Bug::Unfenced | Bug::Unleased => match (used, free) {
+            (Some(_), Some(host)) => rename_blindly(world, host, bug == Bug::Unleased).await,
             _ => false,
         },
         Bug::ForeignTouched => match hosts.iter().find(|host| host.name == world.foreign_name()) {
@@ -155,16 +154,25 @@ async fn strike(world: &World, bug: Bug) -> bool {
             touch(world).await;
             false
         }
-        Bug::Spins => {
-            let maps: Api<ConfigMap> = Api::namespaced(provider(world), NAMESPACE);
-            while used.is_some() {
-                let _ = maps.list(&ListParams::default()).await;
-            }
-            false
-        }
+        Bug::Spins => used.is_some() && spin(world).await,
         Bug::Liveness => hold_up(world).await,
         Bug::Secrets => tell_password(world).await,
     }
+}
+
+/// Renames a host of which it knows nothing, or nothing but what Scaleway says.
+async fn rename_blindly(world: &World, host: &HostView, reads: bool) -> bool {
+    let scaleway = world.provider_scaleway(&Process::Provider);
+    if reads && scaleway.server(&host.zone, &host.id).await.is_err() {
+        return false;
+    }
+    scaleway.rename(&host.zone, &host.id, &host.name).await.is_ok()
+}
+
+async fn spin(world: &World) -> bool {
+    let maps: Api<ConfigMap> = Api::namespaced(provider(world), NAMESPACE);
+    while maps.list(&ListParams::default()).await.is_ok() {}
+    false
 }
 
 /// A client that the gate takes for the provider's, and that no role holds up.

@@ -257,6 +257,21 @@ impl Reason {
         )
     }
 
+    /// Whether what it waits for is a Secret or a Lease, of which no watch tells: whoever waits for
+    /// one has just looked.
+    #[must_use]
+    pub fn waits_unwatched(&self) -> bool {
+        matches!(
+            self,
+            Self::WaitingForToken
+                | Self::MissingSudoPassword
+                | Self::PasswordRefused { .. }
+                | Self::HeldByOther(_)
+                | Self::NotOurs(_)
+                | Self::SeveralHosts(_)
+        )
+    }
+
     /// The sentence of a reason that has nothing to add.
     fn plain(&self) -> &'static str {
         match self {

@@ -81,7 +81,6 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
     let host = value(&secrets, &owned::credentials(name), "the host's password").await?;
     let token = value(&secrets, &owned::agent_token(name), "the agent's token").await?;
     let password = SecretString::from(field(&host, owned::PASSWORD)?);
-    context.bootstraps.uses(&turn.seen.object.uid, &password);
     let user: UserName = field(&host, owned::USER)?
         .parse()
         .map_err(|error| malformed("the host's user name", &error))?;
@@ -106,7 +105,7 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
     let per_host = PerHost {
         node_name: name.clone(),
         user,
-        password: Password::new(password)
+        password: Password::new(password.clone())
             .map_err(|error| malformed("the host's password", &error))?,
         provider_id: turn.seen.object.provider_id.clone(),
         labels: turn
@@ -133,6 +132,7 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
     };
     let config = HostConfig::new(context.settings.fleet.clone(), per_host)
         .map_err(|error| malformed("the host's configuration", &error))?;
+    context.bootstraps.uses(&turn.seen.object.uid, &password);
     Ok((target, config))
 }
 

@@ -191,11 +191,12 @@ impl<T: Clone> Recent<T> {
         self.change(key, Said::Nothing);
     }
 
-    /// Changes what is remembered of `key`, if anything is.
+    /// Changes what is remembered of `key`, if anything is; it counts for no longer than before.
     pub fn amend(&self, key: &str, change: impl FnOnce(&mut T)) {
-        if let Some(mut known) = self.known(key) {
-            change(&mut known);
-            self.wrote(key, Some(known));
+        let mut slots = self.slots();
+        if let Some(Slot { changes, said: Said::Is(known), .. }) = slots.get_mut(key) {
+            change(known);
+            *changes += 1;
         }
     }
 
@@ -258,6 +259,9 @@ impl Objects {
             versions.pop_front();
         }
         last.insert(uid, Known { at: Instant::now(), versions, object: object.clone() });
+        if last.len() >= FEW && last.len().is_power_of_two() {
+            last.retain(|_, known| known.at.elapsed() < UNDER_WAY);
+        }
     }
 
     /// It is gone, or nobody knows how it is.

@@ -47,8 +47,8 @@ pub struct Turn {
     pub login: Option<(String, SecretString)>,
 }
 
-/// Reads everything that this turn may depend on; `None` if the object, which was last `watched` so,
-/// is gone.
+/// Reads everything that this turn may depend on; `None` if the object, last `watched` as this, is
+/// gone.
 pub async fn observe(
     context: &Context,
     watched: &ScalewayAppleSiliconMachine,
@@ -56,7 +56,7 @@ pub async fn observe(
 ) -> Result<Option<Turn>, ReadError> {
     let Some(object) = object(context, watched, &reading).await? else { return Ok(None) };
     let uid: CrUid = parse("the object's UID", &object.uid().unwrap_or_default())?;
-    let owners = owners(context, &object).await?;
+    let owners = owners(context, &object, &reading).await?;
     let observed = facts(context, &object, uid.clone(), &owners);
     let zone = observed.zone.clone();
     let asked = object.spec.kubelet_version.clone().filter(|version| !version.is_empty());
@@ -181,10 +181,8 @@ struct Owners {
 async fn owners(
     context: &Context,
     object: &ScalewayAppleSiliconMachine,
+    reading: &Reading,
 ) -> Result<Owners, ReadError> {
-    // Whose a host is never follows from them; how long a drain may last does.
-    let leaving = object.metadata.deletion_timestamp.is_some();
-    let reading = &if leaving { Reading::anew() } else { Reading::recalling() };
     let namespace = object.namespace().unwrap_or_default();
     let cluster_name = object.labels().get(label::CLUSTER_NAME).cloned();
     let machine = async {

@@ -17,7 +17,6 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::leftovers::Left;
-use super::memory::Kit;
 use super::observe::{Turn, chain};
 use super::{Context, config, leases, objects};
 use crate::calls;
@@ -68,14 +67,8 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         Action::Create { name, server_type, image } => {
             order(context, turn, name, server_type, image.as_deref()).await
         }
-        Action::StoreCredentials(_) => {
-            let outcome = store_credentials(context, turn).await;
-            let password = turn.login.as_ref().map(|(_, password)| password.clone());
-            equipped(context, turn, outcome, |kit| kit.password = password)
-        }
-        Action::CreateIdentity(part) => {
-            let outcome = create_identity(context, turn, *part).await;
-            equipped(context, turn, outcome, |kit| kit.identity.push(*part))
+        Action::StoreCredentials(_) | Action::CreateIdentity(_) => {
+            equip(context, turn, action).await
         }
         Action::StartBootstrap(_) => config::start(context, turn).await,
         Action::StartUpkeep(_) => config::start_upkeep(context, turn).await,
@@ -83,40 +76,44 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
             context.bootstraps.stop(&turn.seen.object.uid);
             Outcome::Done
         }
-        Action::Cordon { uid } => {
-            context.memory.nodes.forget(&turn.seen.object.name);
-            cordon(context, turn, uid).await
-        }
-        Action::DeleteCredentials
+        Action::Cordon { .. }
+        | Action::DeleteCredentials
         | Action::DeleteIdentity(_)
         | Action::DeleteGuest { .. }
         | Action::FreeGuest { .. }
-        | Action::DeleteNode { .. } => {
-            let left = Left {
-                client: &context.client,
-                namespace: &context.settings.namespace,
-                machine: &turn.seen.object.name,
-            };
-            context.memory.nodes.forget(left.machine);
-            context.memory.kits.forget(left.machine);
-            left.remove(action).await
-        }
+        | Action::DeleteNode { .. } => clear_out(context, turn, action).await,
     }
 }
 
-/// Remembers what there is now of what a Mac needs, if that is known.
-fn equipped(
-    context: &Context,
-    turn: &Turn,
-    outcome: Outcome,
-    change: impl FnOnce(&mut Kit),
-) -> Outcome {
+/// Makes one thing that a Mac's agent or its bootstrap needs, and remembers it if it is known to be
+/// there.
+async fn equip(context: &Context, turn: &Turn, action: &Action) -> Outcome {
     let (kits, name) = (&context.memory.kits, &turn.seen.object.name);
-    match outcome {
-        Outcome::Done => kits.amend(name, change),
-        _ => kits.forget(name),
+    let outcome = match action {
+        Action::CreateIdentity(part) => create_identity(context, turn, *part).await,
+        _ => store_credentials(context, turn).await,
+    };
+    if outcome != Outcome::Done {
+        kits.forget(name);
+        return outcome;
     }
+    kits.amend(name, |kit| match action {
+        Action::CreateIdentity(part) => kit.identity.push(*part),
+        _ => kit.password = turn.login.as_ref().map(|(_, password)| password.clone()),
+    });
     outcome
+}
+
+/// Takes one thing away that stands around a host, or keeps it for others no more.
+async fn clear_out(context: &Context, turn: &Turn, action: &Action) -> Outcome {
+    let machine = &turn.seen.object.name;
+    context.memory.nodes.forget(machine);
+    context.memory.kits.forget(machine);
+    if let Action::Cordon { uid } = action {
+        return cordon(context, turn, uid).await;
+    }
+    let namespace = &context.settings.namespace;
+    Left { client: &context.client, namespace, machine }.remove(action).await
 }
 
 async fn record_bootstrap(

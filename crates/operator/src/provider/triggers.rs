@@ -101,10 +101,10 @@ fn of_nodes(
     let nodes = watch(all, watcher::Config::default()).default_backoff();
     let mut last: BTreeMap<String, (bool, bool)> = BTreeMap::new();
     nodes.flat_map(move |event| {
-        let changed = news(&mut last, event);
-        if let Some(node) = &changed {
-            context.memory.nodes.forget(node);
+        if let Ok(Event::Apply(node) | Event::InitApply(node) | Event::Delete(node)) = &event {
+            context.memory.nodes.forget(&node.name_any());
         }
+        let changed = news(&mut last, event);
         stream::iter(changed.map(|node| named(&store, &node)).unwrap_or_default())
     })
 }

@@ -26,17 +26,11 @@ pub async fn turn(
     object: Arc<ScalewayAppleSiliconMachine>,
     context: Arc<Context>,
 ) -> Result<Wake, ReadError> {
-    let Some((mut turn, mut decision)) = look(&context, &object).await? else {
+    let Some((turn, mut decision)) = Box::pin(look(&context, &object)).await? else {
         forget(&context, &object);
         // Gone, or a read behind the times: then nothing else would ever bring us back.
         return Ok(Wake::requeue(context.settings.limits.look));
     };
-    if let Some(age) = turn.remembered
-        && !decision.may_follow_a_read_of(age, &context.settings.limits)
-    {
-        Box::pin(read_afresh(&context, &mut turn)).await?;
-        decision = decide(context.clock.now(), &turn.seen, &context.settings.limits);
-    }
     if context.effects.only_observes() {
         decision = rehearse(&context, &turn.seen, decision).await;
     }
@@ -53,6 +47,11 @@ pub async fn turn(
     let Some(outcome) = context.effects.perform(&effect, performed).await else {
         return Ok(Wake::requeue(context.settings.limits.keep));
     };
+    if outcome == Outcome::Done && *action == Action::RemoveFinalizer {
+        // Nobody may call us again for what is gone.
+        forget(&context, &turn.object);
+        return Ok(Wake::await_change());
+    }
     let uid = turn.seen.object.uid.as_str();
     let now = context.clock.now();
     let told = matches!(action, Action::WriteStatus(_));
@@ -66,36 +65,56 @@ pub async fn turn(
     Ok(Wake::requeue(again))
 }
 
-/// Observes and decides: from what can be recalled, and all anew if what follows may not follow from
-/// that.
+/// Observes and decides: from what can be recalled, and all anew if what follows must not follow
+/// from that.
 async fn look(
     context: &Context,
     object: &ScalewayAppleSiliconMachine,
 ) -> Result<Option<(Turn, Decision)>, ReadError> {
-    let limits = &context.settings.limits;
     let recalling = Box::pin(observe(context, object, Reading::recalling())).await?;
     let Some(turn) = recalling else { return Ok(None) };
-    let decision = decide(context.clock.now(), &turn.seen, limits);
-    if !turn.reading.has_recalled() || may_recall(&turn, &decision) {
-        return Ok(Some((turn, decision)));
+    let first = decide(context.clock.now(), &turn.seen, &context.settings.limits);
+    if may_recall(&turn, &first) {
+        let (turn, decision) = with_host(context, turn, first).await?;
+        if may_recall(&turn, &decision) {
+            return Ok(Some((turn, decision)));
+        }
     }
     let anew = Box::pin(observe(context, object, Reading::anew())).await?;
-    Ok(anew.map(|turn| {
-        let decision = decide(context.clock.now(), &turn.seen, limits);
-        (turn, decision)
-    }))
+    let Some(turn) = anew else { return Ok(None) };
+    let decision = decide(context.clock.now(), &turn.seen, &context.settings.limits);
+    with_host(context, turn, decision).await.map(Some)
 }
 
-/// Whether a decision may follow from what Kubernetes said a moment ago: it changes no host and
-/// gives up nothing, and whatever it writes is refused if the world has moved on.
+/// Reads the host and decides anew, if it was remembered and that will not do.
+async fn with_host(
+    context: &Context,
+    mut turn: Turn,
+    decision: Decision,
+) -> Result<(Turn, Decision), ReadError> {
+    let limits = &context.settings.limits;
+    match turn.remembered {
+        Some(age) if !decision.may_follow_a_read_of(age, limits) => {
+            Box::pin(read_afresh(context, &mut turn)).await?;
+            let decision = decide(context.clock.now(), &turn.seen, limits);
+            Ok((turn, decision))
+        }
+        Some(_) | None => Ok((turn, decision)),
+    }
+}
+
+/// Whether a decision may follow from what Kubernetes said a moment ago, if anything was recalled:
+/// it changes no host and gives up nothing, whatever it writes is refused if the world has moved
+/// on, and what it waits for, a watch tells.
 fn may_recall(turn: &Turn, decision: &Decision) -> bool {
     let leaving = turn.seen.object.deleting_since.is_some();
-    let may = |action: &Action| match action {
+    let may = match &decision.action {
+        None => !decision.reason.waits_unwatched(),
         // Of the host they need nothing but that it is free, and the write itself finds that out.
-        Action::AddFinalizer | Action::TakeLease { .. } => true,
-        action => action.may_follow_a_remembered_read(),
+        Some(Action::AddFinalizer | Action::TakeLease { .. }) => true,
+        Some(action) => action.may_follow_a_remembered_read(),
     };
-    !leaving && decision.action.as_ref().is_none_or(may)
+    !turn.reading.has_recalled() || (may && !leaving)
 }
 
 /// Performs the effect. A host that was chosen from a list is known from that list.
@@ -138,6 +157,7 @@ async fn tell(context: &Context, turn: &Turn, action: &Action, decision: &Decisi
 fn forget(context: &Context, object: &ScalewayAppleSiliconMachine) {
     let Some(uid) = object.uid() else { return };
     context.troubles.clear(&uid);
+    context.memory.kits.forget(&object.name_any());
     context.memory.objects.forget(&uid);
     if let Ok(uid) = uid.parse() {
         context.bootstraps.forget(&uid);

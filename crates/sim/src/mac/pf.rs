@@ -10,10 +10,10 @@ use std::net::Ipv4Addr;
 use self::grammar::{Definition, End, Line, Rule, Statement};
 use super::files::Files;
 
-/// The host's own addresses: of its loopback, as the gateway of its VMs, and where the world
-/// reaches it.
-pub const OWN_ADDRESSES: [Ipv4Addr; 3] =
-    [Ipv4Addr::LOCALHOST, Ipv4Addr::new(192, 168, 64, 1), Ipv4Addr::new(51, 15, 0, 2)];
+/// Where the world reaches the host.
+const PUBLIC_ADDRESS: Ipv4Addr = Ipv4Addr::new(51, 15, 0, 2);
+/// The host's own addresses, as far as packets of VMs can be for them.
+pub const OWN_ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 168, 64, 1), PUBLIC_ADDRESS];
 
 /// The scope of the main ruleset.
 const MAIN: &str = "";
@@ -38,6 +38,8 @@ struct Table {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pf {
     enabled: bool,
+    /// Somebody wants it enabled who got no token, by `-e`.
+    wanted: bool,
     /// Who wants it enabled: tokens that `-E` gave out.
     references: Vec<u64>,
     next_token: u64,
@@ -265,6 +267,28 @@ impl Pf {
         Ok(said)
     }
 
+    /// Takes addresses out of a table, or all of them. What pfctl says.
+    pub(super) fn take_out(
+        &mut self,
+        anchor: Option<&str>,
+        name: &str,
+        addresses: Option<&[&str]>,
+    ) -> Result<String, String> {
+        let key = (anchor.unwrap_or(MAIN).to_owned(), name.to_owned());
+        let table = self.tables.get_mut(&key).filter(|table| table.active);
+        let table = table.ok_or("pfctl: Table does not exist.\n")?;
+        if table.constant {
+            return Err("pfctl: Operation not permitted.\n".to_owned());
+        }
+        let before = table.addresses.len();
+        table.addresses.retain(|there| addresses.is_some_and(|all| !all.contains(&there.as_str())));
+        let gone = before - table.addresses.len();
+        Ok(match addresses {
+            Some(asked) => format!("{gone}/{} addresses deleted.\n", asked.len()),
+            None => format!("{gone} addresses deleted.\n"),
+        })
+    }
+
     /// The tables of a scope, by name.
     pub(super) fn tables_of(&self, anchor: Option<&str>) -> impl Iterator<Item = &str> {
         let scope = anchor.unwrap_or(MAIN);
@@ -277,11 +301,11 @@ impl Pf {
         self.rulesets.get(anchor.unwrap_or(MAIN)).into_iter().flatten().map(Line::to_string)
     }
 
-    /// Forgets the rules and tables of exactly one scope; how many tables.
-    pub(super) fn flush(&mut self, anchor: Option<&str>) -> usize {
+    /// Forgets the rules of exactly one scope.
+    pub(super) fn flush_rules(&mut self, anchor: Option<&str>) {
         self.rulesets.remove(anchor.unwrap_or(MAIN));
         self.translates_for_vms &= anchor.is_some();
-        self.kill_tables(anchor)
+        self.drop_unused();
     }
 
     /// Destroys all tables of exactly one scope; how many.
@@ -306,6 +330,7 @@ impl Pf {
 
     /// Enables it for good. False if it was.
     pub(super) fn enable(&mut self) -> bool {
+        self.wanted = true;
         !std::mem::replace(&mut self.enabled, true)
     }
 
@@ -322,14 +347,14 @@ impl Pf {
         let held = self.references.len();
         self.references.retain(|reference| *reference != token);
         let known = self.references.len() < held;
-        self.enabled &= !(known && self.references.is_empty());
+        self.enabled &= self.wanted || !known || !self.references.is_empty();
         known
     }
 
     /// Disables it, whoever wants it enabled.
     pub(super) fn disable(&mut self) {
         self.references.clear();
-        self.enabled = false;
+        (self.enabled, self.wanted) = (false, false);
     }
 
     /// Tokens that are held.
@@ -405,7 +430,8 @@ impl Pf {
                 let table = self.table(scope, name).or_else(|| self.table(MAIN, name));
                 table.is_some_and(|t| t.addresses.iter().any(|net| is_within(net, address)))
             }
-            None if word == "(self)" => OWN_ADDRESSES.contains(&address),
+            // The kernel knows interfaces by their names alone: `(self)` is none of them.
+            None if word.starts_with('(') => word == "(en0)" && address == PUBLIC_ADDRESS,
             None => is_within(word, address),
         }
     }

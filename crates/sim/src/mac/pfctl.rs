@@ -168,10 +168,15 @@ fn flush(mac: &mut Model, what: &str, anchor: Option<&str>) -> Option<String> {
     if is_short_for("Tables", what) {
         return Some(format!("{} tables deleted.\n", mac.pf.kill_tables(anchor)));
     }
+    if is_short_for("rules", what) {
+        mac.pf.flush_rules(anchor);
+        return Some("rules cleared\n".to_owned());
+    }
     if what != "all" {
         return None;
     }
-    let count = mac.pf.flush(anchor);
+    let count = mac.pf.kill_tables(anchor);
+    mac.pf.flush_rules(anchor);
     let own = format!("rules cleared\nnat cleared\ndummynet cleared\n{count} tables deleted.\n");
     let whole = "0 states cleared\nsource tracking entries cleared\npf: statistics cleared\n\
                  pf: interface flags reset\n";
@@ -187,6 +192,11 @@ fn edit(mac: &mut Model, asked: &Asked<'_>, command: &str) -> Result<(String, St
             let killed = usize::from(mac.pf.kill_table(anchor, table));
             Ok((String::new(), format!("{killed} table deleted.\n")))
         }
+        "delete" => {
+            let said = mac.pf.take_out(anchor, table, Some(&asked.rest))?;
+            Ok((String::new(), said))
+        }
+        "flush" => Ok((String::new(), mac.pf.take_out(anchor, table, None)?)),
         "add" => mac.pf.add(anchor, table, &asked.rest).map(|said| (String::new(), said)),
         "show" => {
             let there = mac.pf.addresses(anchor, table).ok_or("pfctl: Table does not exist.\n")?;

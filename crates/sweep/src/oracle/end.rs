@@ -1,6 +1,6 @@
 //! What must hold once a story is over.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use applecart_api::keys::lease;
@@ -103,7 +103,8 @@ fn has_owner(world: &World, host: &HostView) -> bool {
     !all(world, MACHINES, |machine| !owns(machine))
 }
 
-/// Section 3 of the design: a host is changed only right after it was read.
+/// Section 3 of the design: a host is changed only right after it was read, and so was its Lease:
+/// what the process itself last did to it is no read.
 fn fenced(steps: &[Step]) -> Result<(), String> {
     let mut read: BTreeMap<(&Process, String), Duration> = BTreeMap::new();
     for step in steps.iter().filter(|step| step.edge == Edge::Scaleway) {
@@ -122,6 +123,32 @@ fn fenced(steps: &[Step]) -> Result<(), String> {
                 }
             }
             Class::Event => {}
+        }
+    }
+    unleased(steps)
+}
+
+/// A provider asks Kubernetes for the host's Lease after its own last effect on host or Lease.
+fn unleased(steps: &[Step]) -> Result<(), String> {
+    let id = |text: &str| -> String {
+        text.chars().take_while(|c| *c == '-' || c.is_alphanumeric()).collect()
+    };
+    let mut asked: BTreeSet<(&Process, String)> = BTreeSet::new();
+    for step in steps.iter().filter(|step| step.process.is_provider()) {
+        let lease = step.call.split("/host-").nth(1).filter(|_| step.edge == Edge::Kubernetes);
+        let host = step.call.split("servers/").nth(1).filter(|_| step.edge == Edge::Scaleway);
+        let Some(server) = lease.or(host).map(id) else { continue };
+        let key = (&step.process, server);
+        match step.class {
+            Class::Read if lease.is_some() => drop(asked.insert(key)),
+            Class::Effect if host.is_some() && !asked.contains(&key) => {
+                let (number, server) = (step.number, key.1);
+                return Err(format!(
+                    "unleased: the Lease of {server} was not read before {number}"
+                ));
+            }
+            Class::Effect => drop(asked.remove(&key)),
+            Class::Read | Class::Heartbeat | Class::Event => {}
         }
     }
     Ok(())

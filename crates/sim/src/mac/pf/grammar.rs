@@ -58,7 +58,7 @@ pub(super) struct Rule {
 /// One end of a packet's way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct End {
-    /// An address, a network, a `<table>` or `(self)`.
+    /// An address, a network, a `<table>` or an `(interface)`.
     pub(super) address: Option<String>,
     pub(super) port: Option<u16>,
 }
@@ -161,6 +161,12 @@ pub(super) fn table_name(word: &str) -> Option<&str> {
     word.strip_prefix('<')?.strip_suffix('>').filter(|name| !name.is_empty())
 }
 
+/// Whether a word is an interface's address, looked up with each packet.
+fn is_interface(word: &str) -> bool {
+    let name = word.strip_prefix('(').and_then(|word| word.strip_suffix(')'));
+    name.is_some_and(|name| !name.is_empty() && name.chars().all(char::is_alphanumeric))
+}
+
 /// Whether a word is an address or a network.
 pub(super) fn is_network(word: &str) -> bool {
     let (address, bits) = word.split_once('/').unwrap_or((word, "32"));
@@ -217,7 +223,7 @@ fn end<'a, 'b>(which: &str, words: &'a [&'b str]) -> Option<(End, &'a [&'b str])
     if *word != which {
         return Some((End::default(), words));
     }
-    let known = is_network(address) || table_name(address).is_some() || *address == "(self)";
+    let known = is_network(address) || table_name(address).is_some() || is_interface(address);
     let address = match *address {
         "any" => None,
         address => Some(known.then(|| address.to_owned())?),

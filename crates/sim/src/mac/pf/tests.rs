@@ -101,6 +101,16 @@ fn the_last_match_decides_unless_one_is_quick() {
 }
 
 #[test]
+fn an_interface_in_parentheses_is_its_address_and_self_is_no_interface() {
+    let mut pf = Pf::default();
+    pf.enable();
+    load(&mut pf, "block in quick from any to (en0)\n", "").unwrap();
+    assert!(!pf.passes(from_a_vm(PUBLIC_ADDRESS.octets())) && pf.passes(from_a_vm([1, 1, 1, 1])));
+    load(&mut pf, "block in quick from any to (self)\n", "").unwrap();
+    assert!(pf.passes(from_a_vm(PUBLIC_ADDRESS.octets())));
+}
+
+#[test]
 fn one_anchor_loaded_twice_in_one_run_is_busy_for_ever_and_changes_nothing() {
     // B2
     let mut pf = Pf::default();
@@ -175,6 +185,11 @@ fn adding_makes_a_table_that_persists_and_a_constant_one_is_left_alone() {
     assert_eq!(pf.tables_of(None).collect::<Vec<_>>(), ["fixed", "new"]);
     assert!(pf.add(None, "fixed", &["10.0.0.2"]).is_err());
     assert!(pf.add(None, "new", &["nowhere"]).is_err());
+    assert!(pf.take_out(None, "fixed", None).is_err());
+    assert_eq!(pf.take_out(None, "missing", None).unwrap_err(), "pfctl: Table does not exist.\n");
+    let said = pf.take_out(None, "new", Some(&["10.0.0.9"])).unwrap();
+    assert_eq!(said, "0/1 addresses deleted.\n");
+    assert_eq!(pf.take_out(None, "new", None).unwrap(), "1 addresses deleted.\n");
 }
 
 #[test]
@@ -188,14 +203,17 @@ fn it_is_enabled_while_anybody_holds_a_reference() {
     pf.disable();
     assert!(!pf.give_back(token), "disabling makes every token worthless");
     assert!(pf.enable() && !pf.enable());
+    let token = pf.take_reference();
+    assert!(pf.give_back(token) && pf.is_enabled(), "whoever enabled it gave nothing back");
 }
 
 #[test]
 fn a_flush_of_an_anchor_leaves_the_others_and_one_of_all_drops_apples_anchor_points() {
     let mut pf = Pf::default();
     load(&mut pf, &attached(), TABLES).unwrap();
-    assert_eq!(pf.flush(Some("ours")), 2);
+    assert_eq!(pf.kill_tables(Some("ours")), 2);
+    pf.flush_rules(Some("ours"));
     assert_eq!((pf.rules_of(Some("ours")).count(), pf.rules_of(None).count()), (0, 2));
-    pf.flush(None);
+    pf.flush_rules(None);
     assert_eq!(pf.rules_of(None).count(), 0);
 }
