@@ -45,9 +45,9 @@ pub const TABLES: [(&str, &[&str]); 2] = [
 /// A VM's packet comes *in* on the host's bridge with the VM's own address, and goes *out* after
 /// address translation, so the inbound rule is the one that holds; the outbound one is for packets
 /// that are not translated. A VM needs its gateway for DHCP and DNS, and may answer the host. It
-/// has no way to the address of `en0`, where the world reaches the host: in parentheses it is looked
-/// up with each packet, so it survives a new address. (`self` there matches nothing on macOS.) Over
-/// IPv6 it reaches nothing: macOS gives VMs addresses there that no table could list, and all VMs
+/// has no way to the address of `en0`, where the world reaches the host: in parentheses that is
+/// looked up with each packet, so it survives a new one. (`self` there matches nothing on macOS.)
+/// Over IPv6 it reaches nothing: macOS gives VMs addresses there that no table could list, and all VMs
 /// are on the one bridge.
 pub const ANCHOR_RULES: &str = "\
 # What VMs may not reach. Written by Applecart; edits here are lost.
