@@ -47,8 +47,8 @@ pub const TABLES: [(&str, &[&str]); 2] = [
 /// that are not translated. A VM needs its gateway for DHCP and DNS, and may answer the host. It
 /// has no way to the address of `en0`, where the world reaches the host: in parentheses that is
 /// looked up with each packet, so it survives a new one. (`self` there matches nothing on macOS.)
-/// Over IPv6 it reaches nothing: macOS gives VMs addresses there that no table could list, and all VMs
-/// are on the one bridge.
+/// Over IPv6 it reaches nothing: macOS gives VMs addresses there that no table could list, and all
+/// VMs are on the one bridge.
 pub const ANCHOR_RULES: &str = "\
 # What VMs may not reach. Written by Applecart; edits here are lost.
 table <vm_sources> { 192.168.64.0/22 }
