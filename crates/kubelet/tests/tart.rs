@@ -239,7 +239,10 @@ async fn a_living_process_that_is_not_the_vm_is_not_taken_for_it() {
     host.tart().remove(&vm).await.unwrap();
     let vm = host.started("b").await;
     let mut decoy = std::process::Command::new("/bin/sh")
-        .args(["-c", "sleep 300", "tart", "run", "b"])
+        // Nothing of it outlives it for long, nor keeps our output open.
+        .args(["-c", "while :; do sleep 0.1; done", "tart", "run", "b"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
     let text = std::fs::read_to_string(host.path("state/b/run")).unwrap();
