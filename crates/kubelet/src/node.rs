@@ -1,6 +1,7 @@
 //! The Node's loop: read it and its Lease, decide, perform one effect, look again.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use applecart_core::node::{Action, LeaseObject, NodeObject, Observed, Reason, decide};
 use applecart_core::pod::Outcome;
@@ -19,13 +20,53 @@ use crate::vm::Vm;
 /// Where Nodes' Leases are.
 const LEASES: &str = "kube-node-lease";
 
-/// What cannot be read back.
+/// A Node that nobody looked at for so many heartbeats is read again, whatever was said last.
+const RECALLED_HEARTBEATS: u32 = 2;
+
+/// What cannot be read back, and what need not be: the answer to a write says how things are, and
+/// whatever is written names that version, so a change by others is met as a conflict.
 #[derive(Default)]
 struct Memory {
     registered: bool,
     missing_since: Option<Timestamp>,
     heartbeat: Option<Timestamp>,
     told: Option<Reason>,
+    /// The Node as it was last read or written, and when.
+    node: Option<(Timestamp, Box<Node>)>,
+    /// The Lease as it was last read or written.
+    lease: Option<LeaseObject>,
+}
+
+impl Memory {
+    /// The Node, if what was said of it last still counts.
+    fn recall_node<V>(&self, agent: &Agent<V>) -> Option<Box<Node>> {
+        let fresh = agent.config.timing.of_node().heartbeat * RECALLED_HEARTBEATS;
+        let (at, node) = self.node.as_ref()?;
+        let age = Duration::try_from(agent.clock.now().duration_since(*at)).ok()?;
+        (age < fresh).then(|| node.clone())
+    }
+
+    /// What an answer to a read or a write of the Node says.
+    fn note_node<V>(&mut self, agent: &Agent<V>, answer: &Answer<Node>) {
+        self.node = match answer {
+            Answer::Yes(node) => Some((agent.clock.now(), Box::new(node.clone()))),
+            Answer::NotFound | Answer::Conflict | Answer::No(_) | Answer::Silence(_) => None,
+        };
+    }
+
+    /// The same of the Lease. One that is gone went with its Node.
+    fn note_lease(&mut self, answer: &Answer<Lease>) {
+        self.lease = match answer {
+            Answer::Yes(lease) => Some(LeaseObject::Live {
+                version: lease.metadata.resource_version.clone().unwrap_or_default(),
+                renewed: lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref()).map(|t| t.0),
+            }),
+            Answer::NotFound | Answer::Conflict | Answer::No(_) | Answer::Silence(_) => {
+                self.node = None;
+                None
+            }
+        };
+    }
 }
 
 pub(crate) async fn run<V: Vm>(agent: &Agent<V>) -> Infallible {
@@ -50,12 +91,9 @@ pub(crate) async fn run<V: Vm>(agent: &Agent<V>) -> Infallible {
 }
 
 async fn observe<V: Vm>(agent: &Agent<V>, memory: &mut Memory) -> Observed {
-    let name = agent.config.node_name();
-    let node = match call(nodes(agent).get(name)).await {
-        Answer::Yes(node) => NodeObject::Live(Box::new(node)),
-        Answer::NotFound => NodeObject::Missing,
-        Answer::Conflict => NodeObject::Unknown("conflict on a read".to_owned()),
-        Answer::No(message) | Answer::Silence(message) => NodeObject::Unknown(message),
+    let node = match memory.recall_node(agent) {
+        Some(node) => NodeObject::Live(node),
+        None => observe_node(agent, memory).await,
     };
     match &node {
         NodeObject::Live(_) => (memory.registered, memory.missing_since) = (true, None),
@@ -65,8 +103,12 @@ async fn observe<V: Vm>(agent: &Agent<V>, memory: &mut Memory) -> Observed {
         NodeObject::Missing | NodeObject::Unknown(_) => {}
     }
     let lease = match &node {
-        NodeObject::Live(_) => observe_lease(agent).await,
+        NodeObject::Live(_) => match memory.lease.clone() {
+            Some(lease) => lease,
+            None => observe_lease(agent, memory).await,
+        },
         NodeObject::Missing | NodeObject::Unknown(_) => {
+            memory.lease = None;
             LeaseObject::Unknown("not looked at without a Node".to_owned())
         }
     };
@@ -80,12 +122,22 @@ async fn observe<V: Vm>(agent: &Agent<V>, memory: &mut Memory) -> Observed {
     }
 }
 
-async fn observe_lease<V>(agent: &Agent<V>) -> LeaseObject {
-    match call(leases(agent).get(agent.config.node_name())).await {
-        Answer::Yes(lease) => LeaseObject::Live {
-            version: lease.metadata.resource_version.unwrap_or_default(),
-            renewed: lease.spec.and_then(|spec| spec.renew_time).map(|time| time.0),
-        },
+async fn observe_node<V>(agent: &Agent<V>, memory: &mut Memory) -> NodeObject {
+    let answer = call(nodes(agent).get(agent.config.node_name())).await;
+    memory.note_node(agent, &answer);
+    match answer {
+        Answer::Yes(node) => NodeObject::Live(Box::new(node)),
+        Answer::NotFound => NodeObject::Missing,
+        Answer::Conflict => NodeObject::Unknown("conflict on a read".to_owned()),
+        Answer::No(message) | Answer::Silence(message) => NodeObject::Unknown(message),
+    }
+}
+
+async fn observe_lease<V>(agent: &Agent<V>, memory: &mut Memory) -> LeaseObject {
+    let answer = call(leases(agent).get(agent.config.node_name())).await;
+    memory.note_lease(&answer);
+    match answer {
+        Answer::Yes(_) => memory.lease.clone().unwrap_or(LeaseObject::Missing),
         Answer::NotFound => LeaseObject::Missing,
         Answer::Conflict => LeaseObject::Unknown("conflict on a read".to_owned()),
         Answer::No(message) | Answer::Silence(message) => LeaseObject::Unknown(message),
@@ -94,33 +146,43 @@ async fn observe_lease<V>(agent: &Agent<V>) -> LeaseObject {
 
 async fn perform<V>(agent: &Agent<V>, memory: &mut Memory, action: &Action) -> Outcome {
     let heartbeat = agent.clock.now();
+    let (name, params) = (agent.config.node_name(), PatchParams::default());
     let outcome = match action {
         Action::Register(node) => {
-            call(nodes(agent).create(&PostParams::default(), node)).await.outcome()
+            let answer = call(nodes(agent).create(&PostParams::default(), node)).await;
+            memory.note_node(agent, &answer);
+            answer.outcome()
         }
-        Action::SetLabels(labels) => patch(agent, &json!({"metadata": {"labels": labels}})).await,
+        Action::SetLabels(labels) => {
+            patch(agent, memory, &json!({"metadata": {"labels": labels}})).await
+        }
         Action::SetProviderId { version, provider_id } => {
             let spec = json!({"providerID": provider_id});
-            patch(agent, &json!({"metadata": {"resourceVersion": version}, "spec": spec})).await
+            let body = json!({"metadata": {"resourceVersion": version}, "spec": spec});
+            patch(agent, memory, &body).await
         }
         Action::PublishStatus { version, status } => {
             let body = json!({"metadata": {"resourceVersion": version}, "status": status});
-            let (name, params) = (agent.config.node_name(), PatchParams::default());
-            call(nodes(agent).patch_status(name, &params, &Patch::Merge(body))).await.outcome()
+            let patch = Patch::Merge(body);
+            let answer = call(nodes(agent).patch_status(name, &params, &patch)).await;
+            memory.note_node(agent, &answer);
+            answer.outcome()
         }
         Action::CreateLease { owner, renewed, seconds } => {
-            let lease = lease(agent.config.node_name(), owner, *renewed, *seconds);
-            call(leases(agent).create(&PostParams::default(), &lease)).await.outcome()
+            let lease = lease(name, owner, *renewed, *seconds);
+            let answer = call(leases(agent).create(&PostParams::default(), &lease)).await;
+            memory.note_lease(&answer);
+            answer.outcome()
         }
         Action::RenewLease { version, renewed, seconds } => {
-            let name = agent.config.node_name();
             let body = json!({"metadata": {"resourceVersion": version}, "spec": {
                 "holderIdentity": name,
                 "leaseDurationSeconds": seconds,
                 "renewTime": MicroTime(*renewed),
             }});
-            let params = PatchParams::default();
-            call(leases(agent).patch(name, &params, &Patch::Merge(body))).await.outcome()
+            let answer = call(leases(agent).patch(name, &params, &Patch::Merge(body))).await;
+            memory.note_lease(&answer);
+            answer.outcome()
         }
     };
     let tells_status = matches!(action, Action::PublishStatus { .. } | Action::Register(_));
@@ -130,9 +192,11 @@ async fn perform<V>(agent: &Agent<V>, memory: &mut Memory, action: &Action) -> O
     outcome
 }
 
-async fn patch<V>(agent: &Agent<V>, body: &Value) -> Outcome {
+async fn patch<V>(agent: &Agent<V>, memory: &mut Memory, body: &Value) -> Outcome {
     let (name, params) = (agent.config.node_name(), PatchParams::default());
-    call(nodes(agent).patch(name, &params, &Patch::Merge(body))).await.outcome()
+    let answer = call(nodes(agent).patch(name, &params, &Patch::Merge(body))).await;
+    memory.note_node(agent, &answer);
+    answer.outcome()
 }
 
 /// The Lease goes with its Node.

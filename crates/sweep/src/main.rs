@@ -20,6 +20,10 @@ use run::{Case, SHORT_SILENCE};
 use story::Story;
 use sweep::Breadth;
 
+/// A plan is a million small allocations.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// The real controllers in a simulated world, with faults.
 #[derive(Debug, Parser)]
 #[command(name = "applecart-sweep", version)]

@@ -1,17 +1,72 @@
 //! A custom resource's own validation rules (`x-kubernetes-validations`). No I/O.
 
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use kube_cel::{CompiledSchema, compile_schema, validate_compiled};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::refusal::Fault;
 use super::schema::SchemaError;
 
+/// How many changes that broke no rule are remembered.
+const REMEMBERED: usize = 16;
+
 /// The rules of a schema, compiled once.
-pub(crate) struct Rules(Option<CompiledSchema>);
+pub(crate) struct Rules(Option<Compiled>);
+
+struct Compiled {
+    schema: CompiledSchema,
+    /// The top-level fields that rules look at; `None` if one looks at the whole object.
+    fields: Option<Vec<String>>,
+    /// What of objects, and of what they were, broke no rule: most writes are of a status, and
+    /// rules are of the spec.
+    sound: Mutex<VecDeque<(Value, Option<Value>)>>,
+}
 
 impl std::fmt::Debug for Rules {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Rules({})", if self.0.is_some() { "some" } else { "none" })
+    }
+}
+
+impl Compiled {
+    fn sound(&self) -> MutexGuard<'_, VecDeque<(Value, Option<Value>)>> {
+        self.sound.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether an object has in the fields that rules look at what `part` has.
+    fn is_same(&self, object: &Value, part: &Value) -> bool {
+        self.fields.iter().flatten().all(|field| object.get(field) == part.get(field))
+    }
+
+    /// The part of an object that rules look at.
+    fn part(&self, object: &Value) -> Value {
+        let fields = self.fields.iter().flatten();
+        let part: Map<String, Value> =
+            fields.filter_map(|field| Some((field.clone(), object.get(field)?.clone()))).collect();
+        Value::Object(part)
+    }
+
+    fn is_known_sound(&self, object: &Value, old: Option<&Value>) -> bool {
+        self.fields.is_some()
+            && self.sound().iter().any(|(known, before)| {
+                self.is_same(object, known)
+                    && match (old, before) {
+                        (Some(old), Some(before)) => self.is_same(old, before),
+                        (None, None) => true,
+                        (Some(_), None) | (None, Some(_)) => false,
+                    }
+            })
+    }
+
+    fn note_sound(&self, object: &Value, old: Option<&Value>) {
+        if self.fields.is_none() {
+            return;
+        }
+        let mut sound = self.sound();
+        sound.push_front((self.part(object), old.map(|old| self.part(old))));
+        sound.truncate(REMEMBERED);
     }
 }
 
@@ -21,8 +76,12 @@ impl Rules {
         if !has_rules(schema) {
             return Ok(Self(None));
         }
-        let compiled = compile_schema(schema);
-        if let Some(error) = compiled.compilation_errors().first() {
+        let compiled = Compiled {
+            schema: compile_schema(schema),
+            fields: fields(schema),
+            sound: Mutex::default(),
+        };
+        if let Some(error) = compiled.schema.compilation_errors().first() {
             let rule = "x-kubernetes-validations".to_owned();
             return Err(SchemaError::Rule { rule, error: error.to_string() });
         }
@@ -32,7 +91,13 @@ impl Rules {
     /// The rules that `object` breaks, as a change of `old` where there is one.
     pub fn check(&self, object: &Value, old: Option<&Value>) -> Vec<Fault> {
         let Some(compiled) = &self.0 else { return Vec::new() };
-        let Err(errors) = validate_compiled(compiled, object, old) else { return Vec::new() };
+        if compiled.is_known_sound(object, old) {
+            return Vec::new();
+        }
+        let Err(errors) = validate_compiled(&compiled.schema, object, old) else {
+            compiled.note_sound(object, old);
+            return Vec::new();
+        };
         errors
             .into_vec()
             .into_iter()
@@ -44,6 +109,16 @@ impl Rules {
             })
             .collect()
     }
+}
+
+/// The top-level fields with rules of their own; `None` if the object itself has some.
+fn fields(schema: &Value) -> Option<Vec<String>> {
+    if schema.get("x-kubernetes-validations").is_some() {
+        return None;
+    }
+    let properties = schema["properties"].as_object()?;
+    let ruled = properties.iter().filter(|(_, schema)| has_rules(schema));
+    Some(ruled.map(|(field, _)| field.clone()).collect())
 }
 
 fn has_rules(schema: &Value) -> bool {
@@ -84,6 +159,26 @@ mod tests {
                 r#"spec.zone: Invalid value: "b": zone is immutable"#,
             ]
         );
+    }
+
+    #[test]
+    fn what_broke_no_rule_is_remembered_with_what_it_was_before() {
+        let schema = json!({"type": "object", "properties": {
+            "spec": {"type": "object", "properties": {"n": {"type": "integer",
+                "x-kubernetes-validations": [{"rule": "self >= oldSelf", "message": "shrinks"}]}}},
+            "status": {"type": "object", "properties": {"m": {"type": "integer"}}}}});
+        let rules = Rules::compile(&schema).unwrap();
+        let object = |n, m| json!({"spec": {"n": n}, "status": {"m": m}});
+        for m in 0..3 {
+            assert_eq!(rules.check(&object(2, m), Some(&object(1, 0))), []);
+            assert_eq!(rules.check(&object(1, m), Some(&object(2, 0))).len(), 1);
+        }
+        assert_eq!(rules.check(&object(1, 0), None), []);
+        let whole = json!({"type": "object", "properties": {"n": {"type": "integer"}},
+            "x-kubernetes-validations": [{"rule": "self.n < 3", "message": "too many"}]});
+        let rules = Rules::compile(&whole).unwrap();
+        assert_eq!(rules.check(&json!({"n": 1}), None), []);
+        assert_eq!(rules.check(&json!({"n": 5}), None).len(), 1);
     }
 
     #[test]
