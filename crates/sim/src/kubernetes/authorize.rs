@@ -11,6 +11,7 @@ use super::kind::Kind;
 use super::refusal::{Refusal, details};
 use super::selector::Selector;
 use super::state::{Ask, State};
+use super::store::{ObjectKey, Subject};
 
 /// Where roles and bindings are stored.
 const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
@@ -65,27 +66,32 @@ impl State {
     }
 
     fn roles_allow(&self, who: &Identity, wish: &Wish<'_>) -> bool {
-        let bound = self.store.objects(CLUSTER_BINDINGS, None);
-        let everywhere = bound.map(|(_, binding)| (binding, None));
-        let here = wish.namespace;
-        let bound = here.map(|here| self.store.objects(BINDINGS, Some(here)));
-        let here = bound.into_iter().flatten().map(|(_, binding)| (binding, here));
-        everywhere
-            .chain(here)
-            .filter(|(binding, _)| names(binding, who))
-            .filter_map(|(binding, place)| self.role(binding, place))
-            .any(|role| array(&role["rules"]).iter().any(|rule| allows(rule, wish)))
+        let groups = who.groups.iter().map(|group| Subject::Group(group.clone()));
+        let subjects = std::iter::once(Subject::User(who.user.clone())).chain(groups);
+        subjects.into_iter().any(|subject| {
+            let mut bindings = self.store.bindings(&subject);
+            bindings.any(|key| self.binding_allows(key, wish))
+        })
+    }
+
+    fn binding_allows(&self, key: &ObjectKey, wish: &Wish<'_>) -> bool {
+        let everywhere = &*key.resource == CLUSTER_BINDINGS;
+        if !everywhere && wish.namespace != Some(key.namespace.as_str()) {
+            return false;
+        }
+        let place = (!everywhere).then_some(key.namespace.as_str());
+        let role = self.store.get(key).and_then(|binding| self.role(binding, place));
+        role.is_some_and(|role| array(&role["rules"]).iter().any(|rule| allows(rule, wish)))
     }
 
     /// The role that a binding gives, which lies in `place` unless it is for all namespaces.
-    fn role(&self, binding: &Value, place: Option<&str>) -> Option<Arc<Value>> {
+    fn role(&self, binding: &Value, place: Option<&str>) -> Option<&Arc<Value>> {
         let reference = &binding["roleRef"];
         let cluster_wide = reference["kind"] == "ClusterRole";
         let resource = if cluster_wide { CLUSTER_ROLES } else { ROLES };
-        let wanted = reference["name"].as_str()?;
-        let place = if cluster_wide { None } else { place };
-        let mut roles = self.store.objects(resource, place);
-        roles.find(|((_, name), _)| name == wanted).map(|(_, role)| role.clone())
+        let place = place.filter(|_| !cluster_wide).unwrap_or_default().to_owned();
+        let wanted = (place, reference["name"].as_str()?.to_owned());
+        self.store.collection(resource)?.objects.get(&wanted)
     }
 
     /// Nobody hands out a role without the right to: `bind` on it. (The real server is content with
@@ -116,22 +122,6 @@ impl State {
 
 fn array(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-/// Whether one of a binding's subjects is the caller.
-fn names(binding: &Value, who: &Identity) -> bool {
-    array(&binding["subjects"]).iter().any(|subject| {
-        let name = subject["name"].as_str().unwrap_or_default();
-        match subject["kind"].as_str() {
-            Some("ServiceAccount") => {
-                let namespace = subject["namespace"].as_str().unwrap_or_default();
-                let account = who.user.strip_prefix("system:serviceaccount:");
-                account.and_then(|account| account.split_once(':')) == Some((namespace, name))
-            }
-            Some("Group") => who.groups.iter().any(|group| group == name),
-            _ => who.user == name,
-        }
-    })
 }
 
 fn allows(rule: &Value, wish: &Wish<'_>) -> bool {

@@ -1,16 +1,16 @@
 //! A custom resource's own validation rules (`x-kubernetes-validations`). No I/O.
 
-use std::collections::VecDeque;
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kube_cel::{CompiledSchema, compile_schema, validate_compiled};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::refusal::Fault;
 use super::schema::SchemaError;
 
 /// How many changes that broke no rule are remembered.
-const REMEMBERED: usize = 16;
+const REMEMBERED: usize = 8_192;
 
 /// The rules of a schema, compiled once.
 pub(crate) struct Rules(Option<Compiled>);
@@ -19,9 +19,9 @@ struct Compiled {
     schema: CompiledSchema,
     /// The top-level fields that rules look at; `None` if one looks at the whole object.
     fields: Option<Vec<String>>,
-    /// What of objects, and of what they were, broke no rule: most writes are of a status, and
-    /// rules are of the spec.
-    sound: Mutex<VecDeque<(Value, Option<Value>)>>,
+    /// Changes that broke no rule, as [`Compiled::part`] tells them: most writes are of a status,
+    /// and rules are of the spec.
+    sound: Mutex<BTreeSet<String>>,
 }
 
 impl std::fmt::Debug for Rules {
@@ -31,42 +31,27 @@ impl std::fmt::Debug for Rules {
 }
 
 impl Compiled {
-    fn sound(&self) -> MutexGuard<'_, VecDeque<(Value, Option<Value>)>> {
+    fn sound(&self) -> MutexGuard<'_, BTreeSet<String>> {
         self.sound.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an object has in the fields that rules look at what `part` has.
-    fn is_same(&self, object: &Value, part: &Value) -> bool {
-        self.fields.iter().flatten().all(|field| object.get(field) == part.get(field))
+    /// All of an object, and of what it was, that rules can tell apart.
+    fn part(&self, object: &Value, old: Option<&Value>) -> Option<String> {
+        let part = |object: &Value| {
+            let fields = self.fields.as_ref()?.iter();
+            let seen: Vec<Option<&Value>> = fields.map(|field| object.get(field)).collect();
+            serde_json::to_string(&seen).ok()
+        };
+        let before = old.map_or_else(|| Some("nothing".to_owned()), part)?;
+        Some(format!("{} was {before}", part(object)?))
     }
 
-    /// The part of an object that rules look at.
-    fn part(&self, object: &Value) -> Value {
-        let fields = self.fields.iter().flatten();
-        let part: Map<String, Value> =
-            fields.filter_map(|field| Some((field.clone(), object.get(field)?.clone()))).collect();
-        Value::Object(part)
-    }
-
-    fn is_known_sound(&self, object: &Value, old: Option<&Value>) -> bool {
-        self.fields.is_some()
-            && self.sound().iter().any(|(known, before)| {
-                self.is_same(object, known)
-                    && match (old, before) {
-                        (Some(old), Some(before)) => self.is_same(old, before),
-                        (None, None) => true,
-                        (Some(_), None) | (None, Some(_)) => false,
-                    }
-            })
-    }
-
-    fn note_sound(&self, object: &Value, old: Option<&Value>) {
-        if self.fields.is_none() {
-            return;
-        }
+    fn note_sound(&self, part: Option<String>) {
         let mut sound = self.sound();
-        sound.push_front((self.part(object), old.map(|old| self.part(old))));
-        sound.truncate(REMEMBERED);
+        if sound.len() >= REMEMBERED {
+            sound.clear();
+        }
+        sound.extend(part);
     }
 }
 
@@ -91,11 +76,12 @@ impl Rules {
     /// The rules that `object` breaks, as a change of `old` where there is one.
     pub fn check(&self, object: &Value, old: Option<&Value>) -> Vec<Fault> {
         let Some(compiled) = &self.0 else { return Vec::new() };
-        if compiled.is_known_sound(object, old) {
+        let part = compiled.part(object, old);
+        if part.as_ref().is_some_and(|part| compiled.sound().contains(part)) {
             return Vec::new();
         }
         let Err(errors) = validate_compiled(&compiled.schema, object, old) else {
-            compiled.note_sound(object, old);
+            compiled.note_sound(part);
             return Vec::new();
         };
         errors

@@ -77,7 +77,17 @@ pub(crate) struct Store {
     collections: BTreeMap<Arc<str>, Collection>,
     uids: BTreeMap<String, ObjectKey>,
     dependents: BTreeMap<String, BTreeSet<ObjectKey>>,
+    /// Bindings of roles, by whom they name.
+    bindings: BTreeMap<Subject, BTreeSet<ObjectKey>>,
     random: SmallRng,
+}
+
+/// Who a binding names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Subject {
+    /// A user, a service account included, by the name that it is known by to the server.
+    User(String),
+    Group(String),
 }
 
 impl Store {
@@ -87,6 +97,7 @@ impl Store {
             collections: BTreeMap::new(),
             uids: BTreeMap::new(),
             dependents: BTreeMap::new(),
+            bindings: BTreeMap::new(),
             random: SmallRng::seed_from_u64(seed),
         }
     }
@@ -146,6 +157,11 @@ impl Store {
     /// Objects that name the object with this uid as an owner.
     pub fn dependents(&self, uid: &str) -> Vec<ObjectKey> {
         self.dependents.get(uid).into_iter().flatten().cloned().collect()
+    }
+
+    /// Bindings of roles that name `subject`.
+    pub fn bindings(&self, subject: &Subject) -> impl Iterator<Item = &ObjectKey> {
+        self.bindings.get(subject).into_iter().flatten()
     }
 
     /// Rings at every change of a collection.
@@ -251,6 +267,14 @@ impl Store {
         for owner in after.into_iter().flat_map(owner_uids) {
             self.dependents.entry(owner.to_owned()).or_default().insert(key.clone());
         }
+        for subject in before.into_iter().flat_map(subjects) {
+            if let Some(keys) = self.bindings.get_mut(&subject) {
+                keys.remove(key);
+            }
+        }
+        for subject in after.into_iter().flat_map(subjects) {
+            self.bindings.entry(subject).or_default().insert(key.clone());
+        }
         match (before.map(uid_of), after.map(uid_of)) {
             (Some(uid), None) => drop(self.uids.remove(uid)),
             (None, Some(uid)) => drop(self.uids.insert(uid.to_owned(), key.clone())),
@@ -317,6 +341,25 @@ pub(crate) fn version_of(object: &Value) -> &str {
 pub(crate) fn owner_uids(object: &Value) -> impl Iterator<Item = &str> {
     let owners = object["metadata"]["ownerReferences"].as_array().into_iter().flatten();
     owners.filter_map(|owner| owner["uid"].as_str())
+}
+
+/// Whom an object names, if it binds a role to anybody.
+fn subjects(object: &Value) -> Vec<Subject> {
+    if object["roleRef"].is_null() {
+        return Vec::new();
+    }
+    let text =
+        |subject: &Value, field: &str| subject[field].as_str().unwrap_or_default().to_owned();
+    let named = |subject: &Value| match subject["kind"].as_str() {
+        Some("ServiceAccount") => Subject::User(format!(
+            "system:serviceaccount:{}:{}",
+            text(subject, "namespace"),
+            text(subject, "name")
+        )),
+        Some("Group") => Subject::Group(text(subject, "name")),
+        _ => Subject::User(text(subject, "name")),
+    };
+    object["subjects"].as_array().into_iter().flatten().map(named).collect()
 }
 
 #[cfg(test)]
