@@ -60,6 +60,8 @@ struct Figures {
     wall: Duration,
     /// The provider's share of it on a core.
     cpu: Duration,
+    /// The same of the control plane: the API server and etcd.
+    plane_cpu: Duration,
     peak_kib: u64,
     /// Calls of the provider to Kubernetes, by verb and resource.
     kubernetes: BTreeMap<String, usize>,
@@ -75,7 +77,7 @@ pub async fn claims(cases: &[Case]) -> Result<()> {
     Ok(())
 }
 
-const HEAD: [&str; 11] = [
+const HEAD: [&str; 12] = [
     "Machines",
     "ms a call",
     "   lists",
@@ -85,6 +87,7 @@ const HEAD: [&str; 11] = [
     "a Machine",
     "    wall",
     "     CPU",
+    "plane's CPU",
     "peak memory",
     "Kubernetes calls",
 ];
@@ -101,12 +104,13 @@ impl fmt::Display for Figures {
         #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^52")]
         let each = (gets + renames) as f64 / machines as f64;
         let (wall, cpu) = (self.wall.as_secs_f64(), self.cpu.as_secs_f64());
+        let plane = self.plane_cpu.as_secs_f64();
         let peak = self.peak_kib / 1024;
         let (delay, kubernetes) = (delay.as_millis(), self.kubernetes.values().sum::<usize>());
         write!(
             f,
             "{machines:>8}  {delay:>9}  {lists:>8}  {gets:>7}  {renames:>7}  {keys:>6}  \
-             {each:>9.2}  {wall:>6.1} s  {cpu:>6.1} s  {peak:>7} MiB  {kubernetes:>16}"
+             {each:>9.2}  {wall:>6.1} s  {cpu:>6.1} s  {plane:>9.1} s  {peak:>7} MiB  {kubernetes:>16}"
         )?;
         let mut kinds: Vec<_> = self.kubernetes.iter().collect();
         kinds.sort_by_key(|(kind, count)| (Reverse(**count), *kind));
@@ -125,6 +129,7 @@ async fn play(binaries: &Binaries, case: Case) -> Result<Figures> {
     write_objects(&plane, case.machines).await?;
     let (mut scaleway, environment) = start_scaleway(case, plane.folder()).await?;
     let url = environment.get("SCW_API_URL").context("no address")?;
+    let before = plane_cpu(&mut plane)?;
     let began = Instant::now();
     let mut provider = start_provider(&mut plane, &environment)?;
     let claimed = wait::until_within(PATIENCE, "all Machines to be claimed", async || {
@@ -140,11 +145,12 @@ async fn play(binaries: &Binaries, case: Case) -> Result<Figures> {
         ended = until_ended(&mut scaleway) => return Err(ended),
         ended = until_ended(&mut provider) => return Err(ended),
     };
+    let plane_cpu = plane_cpu(&mut plane)?.saturating_sub(before);
     let state = request("GET", &format!("{url}/sim/state"), &[], None).await?;
     let (cpu, peak_kib) = (cpu(provider.id())?, peak_kib(provider.id())?);
     let kubernetes = Audit::read(&plane, PROVIDER)?.by_kind();
     let calls = serde_json::from_value(state["calls"].clone()).context("no calls in its state")?;
-    Ok(Figures { case, calls, wall, cpu, peak_kib, kubernetes })
+    Ok(Figures { case, calls, wall, cpu, plane_cpu, peak_kib, kubernetes })
 }
 
 /// Why a program that should run does not any more.
@@ -271,6 +277,11 @@ fn peak_kib(process: u32) -> Result<u64> {
     let peak = text.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next());
     let peak = peak.with_context(|| format!("no VmHWM in {path}"))?;
     peak.parse().with_context(|| format!("VmHWM in {path}"))
+}
+
+/// How long the control plane kept cores busy so far.
+fn plane_cpu(plane: &mut ControlPlane) -> Result<Duration> {
+    plane.processes().iter().map(|process| cpu(process.id())).sum()
 }
 
 /// How long a process kept a core busy so far.

@@ -7,7 +7,10 @@ use applecart_api::machine::ScalewayAppleSiliconMachineStatus;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Put our finalizer on the object, before the first call outside.
-    AddFinalizer,
+    AddFinalizer {
+        /// In the same write, keep `clusterctl move` waiting: a claim can begin at once.
+        block_move: bool,
+    },
     /// Take our finalizer off: nothing outside is left.
     RemoveFinalizer,
     /// Store the status, if the object is still at the version that was read.
@@ -170,7 +173,7 @@ impl Action {
             | Self::CreateIdentity(_)
             | Self::StartBootstrap(_)
             | Self::StopBootstrap => true,
-            Self::AddFinalizer
+            Self::AddFinalizer { .. }
             | Self::RemoveFinalizer
             | Self::SetProviderId(None)
             | Self::TakeLease { .. }
@@ -202,7 +205,7 @@ impl Action {
     #[must_use]
     pub fn describe(&self) -> &'static str {
         match self {
-            Self::AddFinalizer => "add the finalizer",
+            Self::AddFinalizer { .. } => "add the finalizer",
             Self::RemoveFinalizer => "remove the finalizer",
             Self::WriteStatus(_) | Self::RecordBootstrap(_) => "write the status",
             Self::SetProviderId(_) => "write the provider ID",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use applecart_api::condition::is_true;
+use applecart_api::name_class::NameClass;
 use jiff::Timestamp;
 
 use super::action::Action;
@@ -65,7 +66,8 @@ fn decide_living(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
         return paused(seen, pause, limits);
     }
     if !object.finalizer {
-        return act(Action::AddFinalizer, Reason::Adopting);
+        let block_move = object.waiting_for.is_none() && !object.move_is_blocked;
+        return act(Action::AddFinalizer { block_move }, Reason::Adopting);
     }
     if let Some(what) = &object.waiting_for {
         return wait(Reason::WaitingForOwner(what.clone()), limits.look);
@@ -177,10 +179,10 @@ fn tell_first(now: Timestamp, seen: &Observed, decision: Decision) -> Decision {
     let silent = !seen.object.owned_by_machine && seen.object.deleting_since.is_none();
     let last = matches!(
         decision.action,
-        Some(Action::AddFinalizer | Action::RemoveFinalizer | Action::RecordBootstrap(_))
+        Some(Action::AddFinalizer { .. } | Action::RemoveFinalizer | Action::RecordBootstrap(_))
     );
     let gone = seen.object.deleting_since.is_some() && !seen.object.finalizer;
-    if silent || last || gone {
+    if silent || last || gone || is_told_with_the_next(seen, &decision) {
         return decision;
     }
     let wanted = status(now, seen, &decision);
@@ -194,6 +196,18 @@ fn tell_first(now: Timestamp, seen: &Observed, decision: Decision) -> Decision {
         return Decision { action: None, wake: Some(wait), ..decision };
     }
     Decision { action: Some(Action::WriteStatus(Box::new(wanted))), ..decision }
+}
+
+/// Of a claim its stages are told, not each of its writes: where nothing is waited for, the status
+/// of the next turn says all that this one's would. What fails is waited for, and so told.
+fn is_told_with_the_next(seen: &Observed, decision: &Decision) -> bool {
+    match &decision.action {
+        Some(
+            Action::TakeLease { .. } | Action::BlockMove(true) | Action::SetProviderId(Some(_)),
+        ) => seen.object.deleting_since.is_none(),
+        Some(Action::Rename { to, .. }) => *to == NameClass::claiming(&seen.marker()),
+        Some(_) | None => false,
+    }
 }
 
 pub(super) fn act(action: Action, reason: Reason) -> Decision {

@@ -7,7 +7,7 @@
 //! - A turn that changes a host, or gives up anything, recalls nothing (`turn.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -78,22 +78,27 @@ pub fn key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-/// How one turn reads, and whether it recalled anything.
+/// Whose reads are whose: no two turns of a process have one number.
+static TURNS: AtomicU64 = AtomicU64::new(1);
+
+/// How one turn reads, and whether it recalled anything that another turn read.
 #[derive(Debug)]
 pub struct Reading {
+    turn: u64,
     may_recall: bool,
     recalled: AtomicBool,
 }
 
 impl Reading {
-    /// Recalls what it can.
+    /// Of a new turn, which recalls what it can.
     pub fn recalling() -> Self {
-        Self { may_recall: true, recalled: AtomicBool::new(false) }
+        let turn = TURNS.fetch_add(1, Ordering::Relaxed);
+        Self { turn, may_recall: true, recalled: AtomicBool::new(false) }
     }
 
-    /// Reads everything.
-    pub fn anew() -> Self {
-        Self { may_recall: false, recalled: AtomicBool::new(false) }
+    /// Of the same turn, which reads everything that it has not read itself.
+    pub fn anew(&self) -> Self {
+        Self { turn: self.turn, may_recall: false, recalled: AtomicBool::new(false) }
     }
 
     /// Whether anything was recalled so far.
@@ -101,11 +106,15 @@ impl Reading {
         self.recalled.load(Ordering::Relaxed)
     }
 
-    /// `known`, if it may be recalled.
-    fn recall<T>(&self, known: impl FnOnce() -> Option<T>) -> Option<T> {
-        let known = self.may_recall.then(known).flatten()?;
-        self.recalled.store(true, Ordering::Relaxed);
-        Some(known)
+    /// `known`, which the turn `by` read, if it may be recalled.
+    fn recall<T>(&self, by: u64, known: T) -> Option<T> {
+        if by == self.turn {
+            return Some(known);
+        }
+        self.may_recall.then(|| {
+            self.recalled.store(true, Ordering::Relaxed);
+            known
+        })
     }
 }
 
@@ -120,6 +129,8 @@ struct Slot<T> {
     touched: Instant,
     /// How often it was known to change: a read that began before it does not count.
     changes: u64,
+    /// The turn that read it; 0 if it is known from a write.
+    by: u64,
     said: Said<T>,
 }
 
@@ -147,13 +158,14 @@ impl<T: Clone> Recent<T> {
         reading: &Reading,
         read: impl Future<Output = Result<Option<T>, ReadError>>,
     ) -> Result<Option<T>, ReadError> {
-        let known = || match self.said(key) {
+        let (by, said) = self.said(key);
+        let known = match said {
             Said::Nothing => None,
-            Said::IsAbsent => Some(Ok(None)),
-            Said::Is(known) => Some(Ok(Some(known))),
+            Said::IsAbsent => reading.recall(by, None),
+            Said::Is(known) => reading.recall(by, Some(known)),
         };
-        if let Some(known) = reading.recall(known) {
-            return known;
+        if let Some(known) = known {
+            return Ok(known);
         }
         let began = Instant::now();
         let changes = self.slots().get(key).map_or(0, |slot| slot.changes);
@@ -162,20 +174,21 @@ impl<T: Clone> Recent<T> {
         let now = slots.get(key).map_or(0, |slot| slot.changes);
         if now == changes {
             let said = value.clone().map_or(Said::IsAbsent, Said::Is);
-            insert(&mut slots, key, Slot { touched: began, changes, said });
+            insert(&mut slots, key, Slot { touched: began, changes, by: reading.turn, said });
         }
         Ok(value)
     }
 
-    fn said(&self, key: &str) -> Said<T> {
+    /// What is known, and by whose read.
+    fn said(&self, key: &str) -> (u64, Said<T>) {
         let slots = self.slots();
         let slot = slots.get(key).filter(|slot| slot.touched.elapsed() < self.fresh);
-        slot.map_or(Said::Nothing, |slot| slot.said.clone())
+        slot.map_or((0, Said::Nothing), |slot| (slot.by, slot.said.clone()))
     }
 
     /// What was last read or written under `key`, while it counts.
     pub fn known(&self, key: &str) -> Option<T> {
-        match self.said(key) {
+        match self.said(key).1 {
             Said::Is(known) => Some(known),
             Said::Nothing | Said::IsAbsent => None,
         }
@@ -194,16 +207,17 @@ impl<T: Clone> Recent<T> {
     /// Changes what is remembered of `key`, if anything is; it counts for no longer than before.
     pub fn amend(&self, key: &str, change: impl FnOnce(&mut T)) {
         let mut slots = self.slots();
-        if let Some(Slot { changes, said: Said::Is(known), .. }) = slots.get_mut(key) {
+        if let Some(Slot { changes, by, said: Said::Is(known), .. }) = slots.get_mut(key) {
             change(known);
             *changes += 1;
+            *by = 0;
         }
     }
 
     fn change(&self, key: &str, said: Said<T>) {
         let mut slots = self.slots();
         let changes = slots.get(key).map_or(0, |slot| slot.changes) + 1;
-        insert(&mut slots, key, Slot { touched: Instant::now(), changes, said });
+        insert(&mut slots, key, Slot { touched: Instant::now(), changes, by: 0, said });
     }
 }
 
@@ -223,6 +237,8 @@ pub struct Objects {
 
 struct Known {
     at: Instant,
+    /// The turn that read it; 0 if it is known from a write.
+    by: u64,
     /// Its version, and earlier ones.
     versions: VecDeque<String>,
     object: ScalewayAppleSiliconMachine,
@@ -240,15 +256,24 @@ impl Objects {
         reading: &Reading,
     ) -> Option<ScalewayAppleSiliconMachine> {
         let (uid, version) = (watched.uid()?, watched.resource_version()?);
-        reading.recall(|| {
-            let last = self.last();
-            let known = last.get(&uid).filter(|known| known.at.elapsed() < self.fresh)?;
-            known.versions.contains(&version).then(|| known.object.clone())
-        })
+        let last = self.last();
+        let known = last.get(&uid).filter(|known| known.at.elapsed() < self.fresh)?;
+        // What this turn read is at least as new as what woke it.
+        let counts = known.by == reading.turn || known.versions.contains(&version);
+        counts.then(|| reading.recall(known.by, known.object.clone())).flatten()
     }
 
-    /// It was read, or written: this is how it is.
-    pub fn note(&self, object: &ScalewayAppleSiliconMachine) {
+    /// It was read: this is how it is.
+    pub fn read(&self, object: &ScalewayAppleSiliconMachine, reading: &Reading) {
+        self.note(object, reading.turn);
+    }
+
+    /// It was written: this is how it is.
+    pub fn wrote(&self, object: &ScalewayAppleSiliconMachine) {
+        self.note(object, 0);
+    }
+
+    fn note(&self, object: &ScalewayAppleSiliconMachine, by: u64) {
         let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else { return };
         let mut last = self.last();
         let mut versions = last.remove(&uid).map(|known| known.versions).unwrap_or_default();
@@ -258,7 +283,7 @@ impl Objects {
         while versions.len() > VERSIONS {
             versions.pop_front();
         }
-        last.insert(uid, Known { at: Instant::now(), versions, object: object.clone() });
+        last.insert(uid, Known { at: Instant::now(), by, versions, object: object.clone() });
         if last.len() >= FEW && last.len().is_power_of_two() {
             last.retain(|_, known| known.at.elapsed() < UNDER_WAY);
         }
@@ -289,7 +314,10 @@ mod tests {
         let next = Reading::recalling();
         assert_eq!(read(&recent, &next, 2).await, Some(1));
         assert!(next.has_recalled());
-        assert_eq!(read(&recent, &Reading::anew(), 3).await, Some(3));
+        let anew = next.anew();
+        assert_eq!(read(&recent, &anew, 3).await, Some(3));
+        assert_eq!(read(&recent, &anew, 4).await, Some(3), "a turn reads a thing once");
+        assert!(!anew.has_recalled());
         tokio::time::sleep(FRESH).await;
         assert_eq!(read(&recent, &Reading::recalling(), 4).await, Some(4));
     }
@@ -311,7 +339,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_changes_while_it_is_read_is_read_again() {
         let recent = Recent::new(FRESH);
-        let reading = Reading::anew();
+        let reading = Reading::recalling().anew();
         let slow = recent.get("a", &reading, async {
             recent.forget("a");
             Ok(Some(1))
@@ -336,12 +364,16 @@ mod tests {
             let found = objects.recall(&at(watched), &Reading::recalling());
             found.and_then(|object| object.resource_version())
         };
-        objects.note(&at("1"));
-        objects.note(&at("2"));
+        objects.wrote(&at("1"));
+        objects.wrote(&at("2"));
         assert_eq!(recalled("1").as_deref(), Some("2"), "the watch is behind our own write");
         assert_eq!(recalled("2").as_deref(), Some("2"));
         assert_eq!(recalled("3"), None, "somebody else's");
-        assert!(objects.recall(&at("2"), &Reading::anew()).is_none());
+        let turn = Reading::recalling();
+        assert!(objects.recall(&at("2"), &turn.anew()).is_none());
+        objects.read(&at("4"), &turn);
+        assert!(objects.recall(&at("2"), &turn.anew()).is_some(), "it read it itself");
+        objects.wrote(&at("2"));
         tokio::time::sleep(FRESH).await;
         assert_eq!(recalled("2"), None);
     }

@@ -113,7 +113,7 @@ async fn object(
         Api::namespaced(context.client.clone(), &namespace);
     let object = calls::read("the object", machines.get_opt(&watched.name_any())).await?;
     if let Some(object) = &object {
-        context.memory.objects.note(object);
+        context.memory.objects.read(object, reading);
     }
     Ok(object)
 }

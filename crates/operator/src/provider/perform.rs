@@ -24,8 +24,14 @@ use crate::calls;
 /// Performs `action` and says how it ended.
 pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome {
     match action {
-        Action::AddFinalizer => set_finalizer(context, turn, true).await,
-        Action::RemoveFinalizer => set_finalizer(context, turn, false).await,
+        Action::AddFinalizer { block_move } => {
+            let mut change = finalizers(turn, Some(finalizer::MACHINE));
+            if *block_move {
+                change["metadata"]["annotations"] = json!({annotation::BLOCK_MOVE: "true"});
+            }
+            patch(context, turn, change).await
+        }
+        Action::RemoveFinalizer => patch(context, turn, finalizers(turn, None)).await,
         Action::WriteStatus(status) => write_status(context, turn, status).await,
         Action::RecordBootstrap(status) => record_bootstrap(context, turn, status).await,
         Action::SetProviderId(id) => {
@@ -179,7 +185,7 @@ fn wrote(
     (outcome, now): (Outcome, Option<ScalewayAppleSiliconMachine>),
 ) -> Outcome {
     match now {
-        Some(now) => context.memory.objects.note(&now),
+        Some(now) => context.memory.objects.wrote(&now),
         None => context.memory.objects.forget(turn.seen.object.uid.as_str()),
     }
     outcome
@@ -221,13 +227,11 @@ fn pin(turn: &Turn, change: &mut Value) {
     change["metadata"]["resourceVersion"] = json!(turn.object.resource_version());
 }
 
-async fn set_finalizer(context: &Context, turn: &Turn, present: bool) -> Outcome {
-    let mut list: Vec<String> =
-        turn.object.finalizers().iter().filter(|f| *f != finalizer::MACHINE).cloned().collect();
-    if present {
-        list.push(finalizer::MACHINE.to_owned());
-    }
-    patch(context, turn, json!({"metadata": {"finalizers": list}})).await
+/// The finalizers of others, and perhaps ours.
+fn finalizers(turn: &Turn, ours: Option<&str>) -> Value {
+    let all = turn.object.finalizers().iter().map(String::as_str);
+    let list: Vec<&str> = all.filter(|f| *f != finalizer::MACHINE).chain(ours).collect();
+    json!({"metadata": {"finalizers": list}})
 }
 
 async fn write_status(

@@ -73,6 +73,7 @@ async fn look(
 ) -> Result<Option<(Turn, Decision)>, ReadError> {
     let recalling = Box::pin(observe(context, object, Reading::recalling())).await?;
     let Some(turn) = recalling else { return Ok(None) };
+    let reading = turn.reading.anew();
     let first = decide(context.clock.now(), &turn.seen, &context.settings.limits);
     if may_recall(&turn, &first) {
         let (turn, decision) = with_host(context, turn, first).await?;
@@ -80,7 +81,7 @@ async fn look(
             return Ok(Some((turn, decision)));
         }
     }
-    let anew = Box::pin(observe(context, object, Reading::anew())).await?;
+    let anew = Box::pin(observe(context, object, reading)).await?;
     let Some(turn) = anew else { return Ok(None) };
     let decision = decide(context.clock.now(), &turn.seen, &context.settings.limits);
     with_host(context, turn, decision).await.map(Some)
@@ -111,7 +112,7 @@ fn may_recall(turn: &Turn, decision: &Decision) -> bool {
     let may = match &decision.action {
         None => !decision.reason.waits_unwatched(),
         // Of the host they need nothing but that it is free, and the write itself finds that out.
-        Some(Action::AddFinalizer | Action::TakeLease { .. }) => true,
+        Some(Action::AddFinalizer { .. } | Action::TakeLease { .. }) => true,
         Some(action) => action.may_follow_a_remembered_read(),
     };
     !turn.reading.has_recalled() || (may && !leaving)

@@ -95,7 +95,16 @@ fn claim_rows() -> Vec<Row> {
         (
             "no finalizer",
             with(fresh(), |s| s.object.finalizer = false),
-            Some(Action::AddFinalizer),
+            Some(Action::AddFinalizer { block_move: true }),
+            Reason::Adopting,
+        ),
+        (
+            "no finalizer, and nothing can be claimed yet",
+            with(fresh(), |s| {
+                s.object.finalizer = false;
+                s.object.waiting_for = Some("its Machine to exist".into());
+            }),
+            Some(Action::AddFinalizer { block_move: false }),
             Reason::Adopting,
         ),
         ("empty pool", fresh(), None, Reason::NoAvailableHost(PoolCounts::default())),

@@ -39,7 +39,7 @@ fn what_changes_a_host_or_gives_something_up_follows_a_read_of_its_own_turn() {
         Action::NoteMoving { server: server(), moving: true },
         Action::SetProviderId(None),
         Action::RemoveFinalizer,
-        Action::AddFinalizer,
+        Action::AddFinalizer { block_move: true },
         Action::DeleteCredentials,
         Action::DeleteIdentity(Identity::Token),
         Action::StartUpkeep(server()),
