@@ -257,6 +257,7 @@ fn start_provider(
         // Nobody else leads, and a machine that this keeps busy may lose a Lease of seconds.
         .args(["provider", "--claim-settle=0s", "--leader-elect=false"])
         .args(["--secrets-namespace", NAMESPACE, "--health-probe-bind-address=0"])
+        .arg("--metrics-bind-address=0")
         .arg(format!("--api-server-url={}", plane.server()))
         .arg(format!("--tart-tarball-path={}", tart.display()))
         .arg(format!("--tartkubelet-binary-path={}", tart.display()))

@@ -314,6 +314,8 @@ impl Installation {
             given.iter().filter_map(|a| a.as_str().map(str::to_owned)).collect();
         let health_port = plane.free_port()?;
         arguments.push(format!("--health-probe-bind-address=127.0.0.1:{health_port}"));
+        // All of them share one network here, and metrics are on the health page too.
+        arguments.push("--metrics-bind-address=0".to_owned());
         if arguments.first().is_some_and(|verb| verb == "provider") {
             let tart = self.folder.join("tart.tar.gz");
             let mut packer = Command::new(program("applecart")?);
@@ -344,17 +346,39 @@ impl Installation {
 
     /// Starts a second provider beside the first, as a second replica is.
     pub fn second_provider(&mut self, plane: &mut ControlPlane) -> Result<()> {
+        self.another_provider(plane, "second", &[])
+    }
+
+    /// Starts a provider beside the first that only observes, with these flags besides.
+    pub fn observer(&mut self, plane: &mut ControlPlane, flags: &[String]) -> Result<()> {
+        let flags = [&["--observe-only".to_owned()], flags].concat();
+        self.another_provider(plane, "observer", &flags)
+    }
+
+    /// What a program that was started beside the first provider has logged.
+    pub fn logged(&self, called: &str) -> Result<String> {
+        let program = self.programs.iter().find(|program| program.name.ends_with(called));
+        let log = program.context("no such program")?.process.log();
+        std::fs::read_to_string(log).context("could not read its log")
+    }
+
+    fn another_provider(
+        &mut self,
+        plane: &mut ControlPlane,
+        called: &str,
+        flags: &[String],
+    ) -> Result<()> {
         let provider = |program: &&Program| program.arguments.iter().any(|a| a == "provider");
         let first = self.programs.iter().find(provider).context("no provider runs")?;
         let (path, mut environment) = (first.path.clone(), first.environment.clone());
-        let name = format!("{}-second", first.name);
-        environment.insert("POD_NAME".to_owned(), format!("{}-1", first.name));
+        let name = format!("{}-{called}", first.name);
+        environment.insert("POD_NAME".to_owned(), name.clone());
         let port = format!("--health-probe-bind-address=127.0.0.1:{}", first.health_port);
         let health_port = plane.free_port()?;
         let other = format!("--health-probe-bind-address=127.0.0.1:{health_port}");
         let arguments = first.arguments.iter();
-        let arguments: Vec<String> =
-            arguments.map(|a| if *a == port { other.clone() } else { a.clone() }).collect();
+        let arguments = arguments.map(|a| if *a == port { other.clone() } else { a.clone() });
+        let arguments: Vec<String> = arguments.chain(flags.iter().cloned()).collect();
         let account = first.account.clone();
         let process = launch(&name, &path, &arguments, &environment, &self.folder)?;
         let program = Program { name, account, path, arguments, environment, health_port, process };

@@ -117,6 +117,10 @@ pub const ALL: &[Scenario] = &[
         ClusterApi,
         orphans::a_force_deleted_machines_host_is_returned_by_the_sweep_and_nothing_is_left
     ),
+    scenario!(
+        ClusterApi,
+        orphans::a_provider_that_only_observes_tells_what_it_would_do_and_does_nothing
+    ),
     scenario!(ClusterApi, recovery::a_wedged_mac_recovers_through_the_tiers_and_delays_nobody),
     scenario!(ClusterApi, moving::contract_22_a_fleet_moves_to_another_cluster_and_no_host_notices),
     scenario!(OwnControlPlane, ground::two_control_planes_run_side_by_side),

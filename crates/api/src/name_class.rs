@@ -84,6 +84,12 @@ impl NameClass {
         format!("{RELEASING}{marker}")
     }
 
+    /// Whether this is anybody's claiming name, of whichever cluster or version.
+    #[must_use]
+    pub fn is_claiming(name: &str) -> bool {
+        name.starts_with(CLAIMING)
+    }
+
     /// The name of a host that is back in the pool.
     #[must_use]
     pub fn pool(pool_prefix: &str, server: &ServerId) -> String {

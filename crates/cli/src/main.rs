@@ -9,11 +9,12 @@ mod serving;
 #[cfg(feature = "demo")]
 mod sim;
 
+use std::ffi::OsStr;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use applecart_api::clock::Clock;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use jiff::Timestamp;
 
 /// Runs fleets of rented Mac minis as ordinary Kubernetes nodes, for CI.
@@ -44,7 +45,10 @@ enum Verb {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    let command = serving::without_empty_variables(Arguments::command(), &is_empty);
+    let arguments = Arguments::from_arg_matches(&command.get_matches());
+    let arguments = arguments.unwrap_or_else(|error| error.exit());
     match run(arguments.verb) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -19,10 +19,15 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::config::Kubeconfig;
 
-use crate::serving::{self, Serving, duration};
+use crate::serving::{self, Serving, duration, file, given, named};
 
 /// How often a host that the sweep returns is looked at.
 const SWEEP_LOOK: Duration = Duration::from_mins(1);
+
+/// Where the image has the agent.
+const AGENT: &str = "/opt/tart-kubelet/tart-kubelet-darwin-arm64";
+/// Where the image has Tart.
+const TART: &str = "/opt/tart/tart.tar.gz";
 
 const EXAMPLES: &str =
     "Scaleway is named by SCW_SECRET_KEY, SCW_DEFAULT_PROJECT_ID and SCW_API_URL, \
@@ -126,23 +131,25 @@ struct Macs {
     #[arg(
         long,
         env = "CAPI_TARTKUBELET_BINARY_PATH",
-        default_value = "/opt/tart-kubelet/tart-kubelet-darwin-arm64",
-        value_name = "FILE"
+        default_value = AGENT,
+        value_name = "FILE",
+        value_parser = file
     )]
     tartkubelet_binary_path: PathBuf,
     /// Tart, as its makers pack it.
     #[arg(
         long,
         env = "CAPI_TART_TARBALL_PATH",
-        default_value = "/opt/tart/tart.tar.gz",
-        value_name = "FILE"
+        default_value = TART,
+        value_name = "FILE",
+        value_parser = file
     )]
     tart_tarball_path: PathBuf,
     /// What `tart --version` of that tarball prints.
     #[arg(long, default_value = "2.32.1", value_name = "VERSION")]
     tart_version: String,
     /// An archive with tailscale and tailscaled for macOS; used if the Secret below is named.
-    #[arg(long, env = "CAPI_TAILSCALE_BINARIES_PATH", value_name = "FILE")]
+    #[arg(long, env = "CAPI_TAILSCALE_BINARIES_PATH", value_name = "FILE", value_parser = file)]
     tailscale_binaries_path: Option<PathBuf>,
     /// Secret in the namespace of Secrets with the key `auth-key`, by which Macs join the tailnet.
     /// While it is missing or empty, bootstraps wait for it.
@@ -152,7 +159,7 @@ struct Macs {
     #[arg(long, env = "CAPI_TAILSCALE_TAGS", value_name = "TAGS", value_delimiter = ',')]
     tailscale_tags: Vec<String>,
     /// The node exporter's binary for macOS: Macs show their figures in the tailnet, on port 9100.
-    #[arg(long, env = "CAPI_NODE_EXPORTER_BINARY_PATH", value_name = "FILE")]
+    #[arg(long, env = "CAPI_NODE_EXPORTER_BINARY_PATH", value_name = "FILE", value_parser = file)]
     node_exporter_binary_path: Option<PathBuf>,
     /// GitHub's API, or /api/v3 of a server of one's own, for Macs that ask for a runner
     /// (ghActionsRunner).
@@ -224,7 +231,9 @@ struct Recovery {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Waits (15s, 5m, 1h30m)")]
 struct Waits {
-    /// How long a claim waits for renames by others; 0 where the pool is this cluster's alone.
+    /// How long a claim waits for renames by others; 0 where the pool is this cluster's alone. With
+    /// 0, a rename that another cluster sent before ours and that lands after it is not waited out:
+    /// two clusters that share the pool may then both take one host for theirs.
     #[arg(long, default_value = "15s", value_parser = duration)]
     claim_settle: Duration,
     /// How long a running job may hold up a deletion, unless its Machine says otherwise.
@@ -285,18 +294,18 @@ pub async fn run(arguments: Arguments) -> Result<()> {
 
 async fn settings(arguments: &Arguments, client: &kube::Client) -> Result<Settings> {
     let Arguments { pool, macs, recovery, waits, .. } = arguments;
-    let api_server_url = match &macs.api_server_url {
-        Some(url) => url.clone(),
+    let api_server_url = match named(macs.api_server_url.as_ref()) {
+        Some(url) => url,
         None => cluster_info(client).await?,
     };
     let usual = Limits::default();
     Ok(Settings {
         namespace: pool.secrets_namespace.clone(),
-        watch_namespace: pool.namespace.clone(),
-        default_pool_prefix: pool.default_adopt_pool_prefix.clone().filter(|p| !p.is_empty()),
+        watch_namespace: named(pool.namespace.as_ref()),
+        default_pool_prefix: named(pool.default_adopt_pool_prefix.as_ref()),
         api_server_url,
         agent_role: macs.node_identity_cluster_role.clone(),
-        remote_token: pool.cluster_api_token_secret.clone(),
+        remote_token: named(pool.cluster_api_token_secret.as_ref()),
         host_cpu: macs.tartkubelet_host_cpu,
         host_memory_mb: macs.tartkubelet_host_memory_mb,
         max_pods: macs.tartkubelet_max_pods,
@@ -327,34 +336,30 @@ async fn settings(arguments: &Arguments, client: &kube::Client) -> Result<Settin
             ..usual
         },
         fleet: FleetWide {
-            agent: payload("--tartkubelet-binary-path", &macs.tartkubelet_binary_path)?,
+            agent: payload("--tartkubelet-binary-path", or(&macs.tartkubelet_binary_path, AGENT))?,
             tart: TartBundle {
                 version: macs.tart_version.clone(),
-                archive: payload("--tart-tarball-path", &macs.tart_tarball_path)?,
+                archive: payload("--tart-tarball-path", or(&macs.tart_tarball_path, TART))?,
             },
             tailscale: tailscale(macs)?,
             node_exporter: given(macs.node_exporter_binary_path.as_ref())
                 .map(|path| payload("--node-exporter-binary-path", path))
                 .transpose()?,
         },
-        tailscale_key_secret: macs
-            .tailscale_auth_key_secret_name
-            .clone()
-            .filter(|name| !name.is_empty()),
+        tailscale_key_secret: named(macs.tailscale_auth_key_secret_name.as_ref()),
     })
 }
 
 fn sweep(arguments: &Arguments) -> Result<sweep::Settings> {
     let Arguments { pool, recovery, sweep: flags, .. } = arguments;
-    let given = |text: Option<&String>| text.filter(|text| !text.is_empty()).cloned();
     let zone = |zone: &String| zone.trim().parse().context("--orphan-reclaim-zones");
     let zones = flags.orphan_reclaim_zones.iter().filter(|zone| !zone.trim().is_empty());
     Ok(sweep::Settings {
         zones: zones.map(zone).collect::<Result<_>>()?,
         policy: Policy {
             interval: flags.orphan_reclaim_interval,
-            pool_prefix: given(pool.default_adopt_pool_prefix.as_ref()),
-            claim_prefix: given(flags.orphan_reclaim_claim_name_prefix.as_ref()),
+            pool_prefix: named(pool.default_adopt_pool_prefix.as_ref()),
+            claim_prefix: named(flags.orphan_reclaim_claim_name_prefix.as_ref()),
             max_per_cycle: flags.orphan_reclaim_max_per_cycle,
             max_share_percent: flags.orphan_reclaim_max_share,
             quarantine_after: recovery.quarantine_after,
@@ -363,15 +368,15 @@ fn sweep(arguments: &Arguments) -> Result<sweep::Settings> {
     })
 }
 
-/// A path that was given: empty is the same as absent, as in the environment of running fleets.
-fn given(path: Option<&PathBuf>) -> Option<&PathBuf> {
-    path.filter(|path| !path.as_os_str().is_empty())
+/// A path that was given, or the usual one.
+fn or<'a>(path: &'a Path, usual: &'a str) -> &'a Path {
+    if path.as_os_str().is_empty() { Path::new(usual) } else { path }
 }
 
 /// Without a Secret there is no tailnet, whatever else is given: the image always has the archive.
 fn tailscale(macs: &Macs) -> Result<Option<Tailscale>> {
     let path = given(macs.tailscale_binaries_path.as_ref());
-    let secret = macs.tailscale_auth_key_secret_name.as_ref().filter(|name| !name.is_empty());
+    let secret = named(macs.tailscale_auth_key_secret_name.as_ref());
     match (path, secret) {
         (Some(path), Some(_)) => {
             let archive = payload("--tailscale-binaries-path", path)?;
@@ -408,11 +413,6 @@ fn egress(arguments: &Arguments) -> Result<Option<Egress>> {
     Ok(Some(Egress { namespace, tailnet: Tailnet { proxy_group, suffix } }))
 }
 
-/// What was really given: deployments pass empty values for what they do not use.
-fn named(given: Option<&String>) -> Option<String> {
-    given.filter(|text| !text.is_empty()).cloned()
-}
-
 fn payload(flag: &str, path: &Path) -> Result<Payload> {
     Payload::open(path)
         .with_context(|| format!("could not read {}: name the file with {flag}", path.display()))
@@ -432,6 +432,9 @@ async fn cluster_info(client: &kube::Client) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::ffi::OsStr;
+
     use clap::{CommandFactory, Parser};
 
     use super::*;
@@ -513,6 +516,7 @@ mod tests {
     #[test]
     fn every_flag_has_the_environment_variable_that_deployments_set() {
         let command = Line::command();
+        let mut twins = BTreeSet::new();
         for (flag, variable) in [
             ("kubeconfig", "KUBECONFIG"),
             ("api-server-url", "CAPI_TARTKUBELET_API_SERVER_URL"),
@@ -528,10 +532,45 @@ mod tests {
             ("tailscale-egress-namespace", "CAPI_TAILSCALE_EGRESS_NAMESPACE"),
             ("tailscale-egress-magicdns-suffix", "CAPI_TAILSCALE_EGRESS_MAGICDNS_SUFFIX"),
             ("orphan-reclaim-claim-name-prefix", "CAPI_ORPHAN_RECLAIM_CLAIM_NAME_PREFIX"),
+            ("tailscale-binaries-path", "CAPI_TAILSCALE_BINARIES_PATH"),
+            ("tailscale-auth-key-secret-name", "CAPI_TAILSCALE_AUTH_KEY_SECRET_NAME"),
+            ("tailscale-tags", "CAPI_TAILSCALE_TAGS"),
+            ("node-exporter-binary-path", "CAPI_NODE_EXPORTER_BINARY_PATH"),
+            ("leader-namespace", "POD_NAMESPACE"),
+            ("identity", "POD_NAME"),
+            ("log-level", "RUST_LOG"),
         ] {
+            twins.insert(variable);
             let found = command.get_arguments().find(|a| a.get_long() == Some(flag));
             let environment = found.and_then(|argument| argument.get_env());
             assert_eq!(environment.and_then(|name| name.to_str()), Some(variable), "--{flag}");
         }
+        let all = command.get_arguments().filter_map(|argument| argument.get_env()?.to_str());
+        assert_eq!(twins, all.collect(), "each twin is in the table above");
+    }
+
+    #[test]
+    fn empty_is_the_same_as_absent_for_every_variable_and_every_file() {
+        // A deployment sets all of them, and leaves those empty that it does not use.
+        let some = |name: &OsStr| name.to_str().is_some_and(|name| name.starts_with("CAPI_TAIL"));
+        let command = serving::without_empty_variables(Line::command(), &some);
+        let variable = |flag: &str| {
+            let found = command.get_arguments().find(|a| a.get_long() == Some(flag));
+            found.expect("a flag").get_env()
+        };
+        assert_eq!(variable("tailscale-binaries-path"), None);
+        assert!(variable("node-exporter-binary-path").is_some());
+        let arguments = parse(&[
+            "--kubeconfig=",
+            "--tailscale-binaries-path=",
+            "--node-exporter-binary-path=",
+            "--tartkubelet-binary-path=",
+            "--tart-tarball-path=",
+        ]);
+        let macs = &arguments.macs;
+        assert_eq!(given(macs.tailscale_binaries_path.as_ref()), None);
+        assert_eq!(given(macs.node_exporter_binary_path.as_ref()), None);
+        assert_eq!(or(&macs.tartkubelet_binary_path, AGENT), Path::new(AGENT));
+        assert_eq!(or(&macs.tart_tarball_path, TART), Path::new(TART));
     }
 }

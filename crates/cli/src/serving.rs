@@ -2,6 +2,7 @@
 
 mod health;
 
+use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,7 +30,7 @@ const RESIGN_WITHIN: Duration = Duration::from_secs(3);
 #[command(next_help_heading = "Running")]
 pub struct Running {
     /// The cluster, if not the one that this runs in.
-    #[arg(long, env = "KUBECONFIG", value_name = "FILE")]
+    #[arg(long, env = "KUBECONFIG", value_name = "FILE", value_parser = file)]
     kubeconfig: Option<PathBuf>,
     /// Acts only while it holds the leader's Lease. `false` is for a single process on a laptop.
     #[arg(
@@ -41,9 +42,9 @@ pub struct Running {
         value_name = "BOOL"
     )]
     leader_elect: bool,
-    /// Namespace of the leader's Lease.
-    #[arg(long, env = "POD_NAMESPACE", default_value = "default")]
-    leader_namespace: String,
+    /// Namespace of the leader's Lease; the Pod's own if not given, and `default` outside a Pod.
+    #[arg(long, env = "POD_NAMESPACE", value_name = "NAMESPACE")]
+    leader_namespace: Option<String>,
     /// How this process is called in the Lease; its host name and process id if not given.
     #[arg(long, env = "POD_NAME", value_name = "NAME")]
     identity: Option<String>,
@@ -51,8 +52,8 @@ pub struct Running {
     /// answer, and `/metrics`; `0` switches them off.
     #[arg(long, default_value = ":8081", value_name = "ADDRESS")]
     health_probe_bind_address: String,
-    /// Where `/metrics` answers besides, such as `:8080`; `0` is nowhere.
-    #[arg(long, default_value = "0", value_name = "ADDRESS")]
+    /// Where `/metrics` answers besides; `0` is nowhere.
+    #[arg(long, default_value = ":8080", value_name = "ADDRESS")]
     metrics_bind_address: String,
     /// What is logged on standard error, such as `warn` or `info,applecart_operator=debug`.
     #[arg(
@@ -78,6 +79,14 @@ pub struct Running {
     zap_time_encoding: Option<String>,
 }
 
+impl Running {
+    /// The original's Lease is in its Pod's own namespace, and ours must be the same one.
+    fn leader_namespace(&self, told_in: &Path) -> String {
+        let own = || named(Some(&std::fs::read_to_string(told_in).ok()?.trim().to_owned()));
+        named(self.leader_namespace.as_ref()).or_else(own).unwrap_or_else(|| "default".to_owned())
+    }
+}
+
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum LogFormat {
     /// For people
@@ -85,6 +94,38 @@ enum LogFormat {
     Text,
     /// For programs, one object a line
     Json,
+}
+
+/// Where Kubernetes tells a Pod its namespace.
+const POD_NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
+
+/// A file. Empty is the same as absent, as in the environment of running fleets: see [`given`].
+#[allow(clippy::unnecessary_wraps, reason = "the form of a parser")]
+pub fn file(text: &str) -> Result<PathBuf, String> {
+    Ok(PathBuf::from(text))
+}
+
+/// A file that was really given.
+pub fn given(path: Option<&PathBuf>) -> Option<&PathBuf> {
+    path.filter(|path| !path.as_os_str().is_empty())
+}
+
+/// What was really given: deployments pass empty values for what they do not use.
+pub fn named(given: Option<&String>) -> Option<String> {
+    given.filter(|text| !text.is_empty()).cloned()
+}
+
+/// The same command, to which a variable of the environment that `is_empty` is none at all: neither
+/// a default nor a parser sees it.
+pub fn without_empty_variables(
+    command: clap::Command,
+    is_empty: &impl Fn(&OsStr) -> bool,
+) -> clap::Command {
+    let command = command.mut_args(|argument| match argument.get_env() {
+        Some(variable) if is_empty(variable) => argument.env(None::<&str>),
+        Some(_) | None => argument,
+    });
+    command.mut_subcommands(|verb| without_empty_variables(verb, is_empty))
 }
 
 /// A duration such as `15s`, `5m` or `1h30m`.
@@ -129,7 +170,7 @@ impl Serving {
     /// Logs, connects, and makes sure that the cluster answers.
     pub async fn start(arguments: &Running, clock: Clock, metrics: Metrics) -> Result<Self> {
         log(arguments)?;
-        let client = client(arguments.kubeconfig.as_deref()).await?;
+        let client = client(given(arguments.kubeconfig.as_ref()).map(PathBuf::as_path)).await?;
         let version = client
             .apiserver_version()
             .await
@@ -171,9 +212,9 @@ impl Serving {
     fn election(&self, lease: &'static str) -> Election {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let own = || format!("{host}_{}", std::process::id());
-        let us = self.arguments.identity.clone().unwrap_or_else(own);
-        let namespace = &self.arguments.leader_namespace;
-        Election::new(self.client.clone(), namespace, lease, us, self.clock.clone())
+        let us = named(self.arguments.identity.as_ref()).unwrap_or_else(own);
+        let namespace = self.arguments.leader_namespace(Path::new(POD_NAMESPACE_FILE));
+        Election::new(self.client.clone(), &namespace, lease, us, self.clock.clone())
     }
 
     async fn lead(
@@ -283,6 +324,109 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        running: Running,
+    }
+
+    /// What is typed, and nothing of this process's own environment.
+    fn parse(flags: &[&str]) -> Running {
+        use clap::{CommandFactory, FromArgMatches};
+        let command = without_empty_variables(Line::command(), &|_| true);
+        let typed = command.try_get_matches_from(["x"].iter().chain(flags)).expect("known flags");
+        Line::from_arg_matches(&typed).expect("well formed").running
+    }
+
+    #[test]
+    fn the_leaders_lease_is_in_the_namespace_of_its_pod() {
+        let folder = std::env::temp_dir().join(format!("applecart-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let told = folder.join("namespace");
+        std::fs::write(&told, "macs\n").expect("a file");
+        assert_eq!(parse(&[]).leader_namespace(&told), "macs");
+        assert_eq!(parse(&["--leader-namespace="]).leader_namespace(&told), "macs");
+        assert_eq!(parse(&["--leader-namespace=here"]).leader_namespace(&told), "here");
+        std::fs::write(&told, "").expect("a file");
+        assert_eq!(parse(&[]).leader_namespace(&told), "default");
+        std::fs::remove_dir_all(&folder).expect("nothing left");
+        assert_eq!(parse(&[]).leader_namespace(&told), "default");
+    }
+
+    #[cfg(feature = "demo")]
+    mod leading {
+        use std::sync::Arc;
+        use std::sync::atomic::{AtomicU32, Ordering};
+
+        use applecart_sim::kubernetes::{ApiServer, Identity, Registry};
+        use futures::FutureExt;
+        use jiff::Timestamp;
+        use k8s_openapi::api::coordination::v1::Lease;
+        use kube::Api;
+        use kube::api::{Patch, PatchParams};
+        use serde_json::json;
+        use tokio::time::Instant;
+
+        use super::*;
+
+        fn serving(flags: &[&str]) -> Serving {
+            let start = Instant::now();
+            let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+            let clock = Clock::new(move || epoch + start.elapsed());
+            let server = ApiServer::new(clock.clone(), 1, Registry::new(vec![]).expect("kinds"));
+            Serving {
+                client: server.client(Identity::admin()),
+                metrics: Metrics::new(clock.clone()),
+                arguments: parse(flags),
+                clock,
+                only_observes: false,
+            }
+        }
+
+        #[tokio::test(start_paused = true)]
+        async fn who_loses_the_lead_does_nothing_more() {
+            // S8
+            let serving = serving(&["--leader-namespace=default", "--identity=us"]);
+            let effects = Arc::new(AtomicU32::new(0));
+            let counted = effects.clone();
+            let work = async move {
+                loop {
+                    counted.fetch_add(1, Ordering::Relaxed);
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            };
+            let mut election = serving.election("leader");
+            let leases: Api<Lease> = Api::namespaced(serving.client.clone(), "default");
+            let usurp = async {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                let taken = Patch::Merge(json!({"spec": {"holderIdentity": "them"}}));
+                leases.patch("leader", &PatchParams::default(), &taken).await.expect("taken");
+                std::future::pending::<()>().await;
+            };
+            let lost = tokio::select! {
+                outcome = serving.lead(&mut election, work.boxed()) => outcome,
+                () = usurp => unreachable!("it has no end"),
+            };
+            let why = lost.expect_err("the lead is lost").to_string();
+            assert!(why.contains("lost the lead: them holds it now"), "{why}");
+            let done = effects.load(Ordering::Relaxed);
+            assert!(done > 50, "it worked while it led: {done}");
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            assert_eq!(effects.load(Ordering::Relaxed), done, "it goes on");
+        }
+
+        #[tokio::test(start_paused = true)]
+        async fn who_has_no_name_takes_one_of_its_own() {
+            // An empty holder is nobody: everybody would lead.
+            let serving = serving(&["--leader-namespace=default", "--identity="]);
+            serving.election("leader").win(|_| {}).await;
+            let leases: Api<Lease> = Api::namespaced(serving.client.clone(), "default");
+            let held = leases.get("leader").await.expect("a Lease");
+            let holder = held.spec.and_then(|spec| spec.holder_identity).unwrap_or_default();
+            assert!(holder.ends_with(&format!("_{}", std::process::id())), "{holder:?}");
+        }
+    }
 
     #[test]
     fn durations_are_written_as_people_write_them() {

@@ -183,6 +183,14 @@ impl Faults {
         (state.injected, state.checks)
     }
 
+    /// How long ago the last fault was, if there was one.
+    #[must_use]
+    pub fn since_the_last(&self) -> Option<Duration> {
+        let state = self.state();
+        let last = state.steps.iter().rev().find(|step| step.fault.is_some())?;
+        Some(state.began.elapsed().saturating_sub(last.at))
+    }
+
     /// The first thing that the oracle found, and after which step.
     #[must_use]
     pub fn violation(&self) -> Option<(usize, String)> {

@@ -37,6 +37,8 @@ struct State {
     access: BTreeMap<String, String>,
     /// Tokens that register runners.
     registration: BTreeSet<String>,
+    /// Runners by id: whose, and their names.
+    runners: BTreeMap<u64, (String, String)>,
     calls: u64,
 }
 
@@ -77,6 +79,19 @@ impl SimGithub {
         self.state().registration.contains(registration_token)
     }
 
+    /// A runner registers.
+    pub fn register(&self, org: &str, name: &str) {
+        let mut state = self.state();
+        let id = state.runners.keys().next_back().map_or(1, |last| last + 1);
+        state.runners.insert(id, (org.to_owned(), name.to_owned()));
+    }
+
+    /// The names of all runners, in the order in which they registered.
+    #[must_use]
+    pub fn runners(&self) -> Vec<String> {
+        self.state().runners.values().map(|(_, name)| name.clone()).collect()
+    }
+
     /// The service that a client calls.
     #[must_use]
     pub fn service(&self) -> Transport {
@@ -103,7 +118,47 @@ impl SimGithub {
             {
                 self.registration(org, bearer)
             }
+            ["orgs", org, "actions", "runners"] if request.method() == Method::GET => {
+                self.list(org, request.uri().query().unwrap_or_default(), bearer)
+            }
+            ["orgs", org, "actions", "runners", id] if request.method() == Method::DELETE => {
+                self.remove(org, id, bearer)
+            }
             _ => message(StatusCode::NOT_FOUND, "Not Found"),
+        }
+    }
+
+    /// Why a token opens nothing of an organisation, if so.
+    fn refused(&self, org: &str, access: &str) -> Option<Said> {
+        let state = self.state();
+        let Some(installation) = state.access.get(access) else {
+            return Some(message(StatusCode::UNAUTHORIZED, "Bad credentials"));
+        };
+        let of_org = state.installations.get(installation).is_some_and(|(_, of)| of == org);
+        (!of_org).then(|| message(StatusCode::NOT_FOUND, "Not Found"))
+    }
+
+    fn list(&self, org: &str, query: &str, access: &str) -> Said {
+        if let Some(refused) = self.refused(org, access) {
+            return refused;
+        }
+        let state = self.state();
+        let wanted = query.split('&').find_map(|part| part.strip_prefix("name="));
+        let is = |of: &str, name: &str| of == org && wanted.is_none_or(|wanted| wanted == name);
+        let named = state.runners.iter().filter(|(_, (of, name))| is(of, name));
+        let listed: Vec<Value> =
+            named.map(|(id, (_, name))| json!({"id": id, "name": name})).collect();
+        (StatusCode::OK, json!({"total_count": listed.len(), "runners": listed}))
+    }
+
+    fn remove(&self, org: &str, id: &str, access: &str) -> Said {
+        if let Some(refused) = self.refused(org, access) {
+            return refused;
+        }
+        let removed = id.parse().ok().and_then(|id: u64| self.state().runners.remove(&id));
+        match removed {
+            Some(_) => (StatusCode::NO_CONTENT, Value::Null),
+            None => message(StatusCode::NOT_FOUND, "Not Found"),
         }
     }
 
@@ -148,13 +203,10 @@ impl SimGithub {
     }
 
     fn registration(&self, org: &str, access: &str) -> Said {
-        let mut state = self.state();
-        let Some(installation) = state.access.get(access) else {
-            return message(StatusCode::UNAUTHORIZED, "Bad credentials");
-        };
-        if state.installations.get(installation).is_none_or(|(_, of)| of != org) {
-            return message(StatusCode::NOT_FOUND, "Not Found");
+        if let Some(refused) = self.refused(org, access) {
+            return refused;
         }
+        let mut state = self.state();
         let token = format!("REGISTRATION-{}", state.calls);
         state.registration.insert(token.clone());
         self.created(&token)

@@ -27,6 +27,8 @@ pub struct Safety {
 struct Memory {
     /// The hosts that there were, and whether their deletion was scheduled.
     hosts: Option<BTreeMap<ServerId, HostView>>,
+    /// The host that was bought for each Machine that asked for one, by the Machine's UID.
+    bought: BTreeMap<String, ServerId>,
     /// How often each host was wiped.
     wipes: BTreeMap<ServerId, u64>,
     /// The names of hosts that are nobody's here.
@@ -46,7 +48,7 @@ struct Seen {
 
 impl Safety {
     /// How many things one look looks for.
-    pub const INVARIANTS: u64 = 11;
+    pub const INVARIANTS: u64 = 12;
 
     /// Oracles for the world that is seen.
     #[must_use]
@@ -70,14 +72,14 @@ impl Safety {
             pods: self.sight.objects("pods"),
         };
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let hands = self.sight.hands();
         self.pool_is_wiped(&seen)?;
+        memory.rented_for_who_asks(&seen, hands)?;
         one_host_each(&seen)?;
         one_owner_each(&seen)?;
         bound_to_one(&seen)?;
         memory.nobody_is_wiped(&seen)?;
-        let hands = self.sight.hands();
         memory.foreign_is_untouched(&seen, hands)?;
-        memory.nothing_is_bought(&seen, hands)?;
         memory.pods_move_forward(&seen)?;
         memory.provisioned_stays(&seen, hands)?;
         busy_runners_stay(&seen)?;
@@ -105,7 +107,7 @@ impl Safety {
         for (id, tart) in self.sight.tarts() {
             let running = tart.running();
             // A Mac that is being wiped or booted takes its VMs with it.
-            let well = seen.hosts.iter().any(|h| h.id == *id && h.status.as_str() == "ready");
+            let well = seen.hosts.iter().any(|h| h.id == id && h.status.as_str() == "ready");
             let nobody = running.iter().find(|vm| well && !known.contains(vm));
             if let Some(vm) = nobody {
                 return Err(format!("vm-of-nobody: {vm} runs on {id}, and its Pod is gone"));
@@ -160,6 +162,18 @@ fn one_host_each(seen: &Seen) -> Result<(), String> {
         Some((owner, hosts)) => Err(format!("two-hosts: {owner} has {hosts} hosts")),
         None => Ok(()),
     }
+}
+
+/// The Machine that asks for a host of its own, and under whose claiming name this one is.
+fn who_ordered<'a>(seen: &'a Seen, host: &HostView) -> Option<&'a Value> {
+    let NameClass::Claiming(marker) = NameClass::read(&host.name, POOL_PREFIX) else {
+        return None;
+    };
+    let uid = marker.uid.to_string();
+    let asks = |machine: &&Arc<Value>| {
+        text(&machine["metadata"]["uid"]) == uid && machine["spec"]["autoOrder"] == true
+    };
+    seen.machines.iter().find(asks).map(|machine| &**machine)
 }
 
 /// Whether a person wants this host to go with the Machine that has it.
@@ -279,23 +293,42 @@ impl Memory {
         Ok(())
     }
 
-    /// S6: hosts are neither bought nor given up, unless a person asked for it.
-    fn nothing_is_bought(&mut self, seen: &Seen, hands: &Hands) -> Result<(), String> {
+    /// S6, G17: hosts are neither bought nor given up, unless a person asked for it; and one is
+    /// bought for one Machine, under its claiming name.
+    fn rented_for_who_asks(&mut self, seen: &Seen, hands: &Hands) -> Result<(), String> {
         let now: BTreeMap<ServerId, HostView> =
             seen.hosts.iter().map(|host| (host.id.clone(), host.clone())).collect();
         let Some(before) = self.hosts.replace(now.clone()) else { return Ok(()) };
-        if let Some(bought) = now.values().find(|host| !before.contains_key(&host.id)) {
-            return Err(format!("hosts-changed: {} was bought", bought.name));
+        for host in now.values().filter(|host| !before.contains_key(&host.id)) {
+            let Some(machine) = who_ordered(seen, host) else {
+                return Err(format!("hosts-changed: {} was bought", host.name));
+            };
+            let uid = text(&machine["metadata"]["uid"]).to_owned();
+            if let Some(first) = self.bought.insert(uid, host.id.clone()) {
+                let name = text(&machine["metadata"]["name"]);
+                return Err(format!("rented-twice: {name} has {first} and buys {}", host.id));
+            }
         }
         for host in before.values() {
             let excused = host.deletion_scheduled
                 || hands.deleted(&host.id)
+                || self.goes_with_its_owner(seen, host)
                 || terminates(seen, now.get(&host.id).unwrap_or(host));
             if !excused && now.get(&host.id).is_none_or(|now| now.deletion_scheduled) {
                 return Err(format!("hosts-changed: {} was given up", host.name));
             }
         }
         Ok(())
+    }
+
+    /// Whether a host was bought for a Machine that is going, or gone.
+    fn goes_with_its_owner(&self, seen: &Seen, host: &HostView) -> bool {
+        let owner = self.bought.iter().find(|(_, bought)| **bought == host.id);
+        let lives = |uid: &str| {
+            let is = |machine: &&Arc<Value>| text(&machine["metadata"]["uid"]) == uid;
+            seen.machines.iter().find(is).is_some_and(|machine| !is_deleted(machine))
+        };
+        owner.is_some_and(|(uid, _)| !lives(uid))
     }
 
     /// S28, S30: a Pod's phase only moves forward, and an end is an end.

@@ -31,7 +31,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::{Api, ResourceExt};
 use secrecy::ExposeSecret;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::cluster_api::{self, Manifests};
 use crate::faults::{PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER};
@@ -83,6 +83,8 @@ pub struct World {
     github: SimGithub,
     tune: Tune,
     crew: watch::Sender<crew::Crew>,
+    /// Rings when a Mac is put behind a host that was bought.
+    delivered: Notify,
     /// Whether it is a second cluster beside another.
     is_second: bool,
 }
@@ -109,12 +111,7 @@ impl World {
             let name = format!("{POOL_PREFIX}{number:02}");
             let id =
                 scaleway.order_host(&HostSpec { os: Some(OS.into()), ..HostSpec::named(name) });
-            let host = settings.mac(&scaleway, &id);
-            let keys = scaleway.clone();
-            host.mac.authorize_by(Arc::new(move || keys.public_keys()));
-            if let Some(view) = scaleway.host(&id) {
-                network.insert(&view.ip.to_string(), host.mac.clone());
-            }
+            let host = settings.mac(&scaleway, &network, &id);
             hosts.insert(id, host);
         }
         if settings.foreign {
@@ -127,7 +124,8 @@ impl World {
         }
         let github = SimGithub::new(settings.clock.clone());
         let (tune, crew) = (Arc::new(|usual| usual), crew::Crew::new());
-        Self { settings, sight, network, github, tune, crew, is_second: false }
+        let delivered = Notify::new();
+        Self { settings, sight, network, github, tune, crew, delivered, is_second: false }
     }
 
     /// This world and a second cluster beside it, which has its own Kubernetes and everything in
@@ -142,6 +140,7 @@ impl World {
             github: self.github.clone(),
             tune: Arc::new(|usual| usual),
             crew: crew::Crew::new(),
+            delivered: Notify::new(),
             is_second: true,
         };
         (Self { sight, ..self }, second)
@@ -318,7 +317,7 @@ impl World {
     /// The Mac behind a host.
     #[must_use]
     pub fn mac(&self, id: &ServerId) -> Option<SimMac> {
-        Some(self.sight.hosts.get(id)?.mac.clone())
+        Some(self.sight.hosts().get(id)?.mac.clone())
     }
 
     /// The name of the host that is nobody's here, if [`WorldSettings::foreign`] is set.
@@ -330,7 +329,8 @@ impl World {
     /// The passwords that the Macs have now.
     #[must_use]
     pub fn passwords(&self) -> Vec<String> {
-        let secrets = self.sight.hosts.keys().filter_map(|id| self.scaleway().mac_secrets(id));
+        let hosts = self.sight.hosts();
+        let secrets = hosts.keys().filter_map(|id| self.scaleway().mac_secrets(id));
         secrets.map(|secrets| secrets.password.expose_secret().to_owned()).collect()
     }
 

@@ -186,6 +186,9 @@ async fn a_claim_takes_six_calls_besides_the_list() {
         let (reads, renames) = (Operation::GetServer, Operation::UpdateServer);
         // Before and after each of the two renames: all else follows from what was read then.
         assert_eq!((calls(&world, reads), calls(&world, renames)), (3 * 4, 3 * 2));
+        // One list serves all who wait at a time, and one is the sweep's.
+        let lists = calls(&world, Operation::ListServers);
+        assert!(lists <= 2, "{lists} lists for three claims");
     })
     .await;
 }

@@ -21,6 +21,16 @@ use crate::run::{Case, End, play_here, prepare};
 /// A second crash comes at each later effect.
 const CRASHES: [Fault; 2] = [Fault::CrashBefore, Fault::CrashAfter];
 
+/// What goes wrong after something went wrong, or began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seconds {
+    /// After a crash, another at every later effect.
+    pub pairs: bool,
+    /// Where a story begins at any moment, one later effect in so many meets crashes, and one other
+    /// fault in turn; every effect, if pairs are wanted.
+    pub one_in: usize,
+}
+
 /// What became of plans.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
@@ -62,8 +72,12 @@ struct State {
     rest: VecDeque<(usize, Fault)>,
     /// Plans that begin later, by the step at which they do.
     later: BTreeMap<usize, Vec<Case>>,
-    /// Whether every later effect meets a crash, each in a process of its own.
-    pairs: bool,
+    /// What goes wrong a second time.
+    seconds: Seconds,
+    /// Of the effects from here on one in so many meets a second fault, in processes of their own.
+    one_in: Option<usize>,
+    /// How many effects there were since this process parted.
+    effects: usize,
     /// How many children there may be at once.
     most: usize,
     children: Vec<Child>,
@@ -73,11 +87,11 @@ struct State {
 }
 
 /// Runs all `cases`, which differ from `calm` in what goes wrong, each in a process of its own that
-/// splits off where it first differs; `pairs`: after every crash another, at every later effect.
-pub fn explore(calm: &Case, cases: Vec<Case>, limits: Option<Limits>, pairs: bool) -> Found {
+/// splits off where it first differs.
+pub fn explore(calm: &Case, cases: Vec<Case>, limits: Option<Limits>, seconds: Seconds) -> Found {
     prepare();
     let most = std::thread::available_parallelism().map_or(1, usize::from);
-    let explorer = Arc::new(Explorer::new(calm.clone(), cases, pairs, most));
+    let explorer = Arc::new(Explorer::new(calm.clone(), cases, seconds, most));
     let trunk = move || {
         let ended = catch_unwind(AssertUnwindSafe(|| play_here(&explorer, limits)));
         explorer.finish(ended.unwrap_or_else(|_| End::panicked()))
@@ -88,12 +102,13 @@ pub fn explore(calm: &Case, cases: Vec<Case>, limits: Option<Limits>, pairs: boo
 impl Explorer {
     /// For one case, alone.
     pub fn alone(case: &Case) -> Arc<Self> {
-        let mut alone = Self::new(case.clone(), vec![], false, 0);
+        let none = Seconds { pairs: false, one_in: 1 };
+        let mut alone = Self::new(case.clone(), vec![], none, 0);
         alone.state_mut().rest = case.faults.iter().copied().collect();
         Arc::new(alone)
     }
 
-    fn new(calm: Case, cases: Vec<Case>, pairs: bool, most: usize) -> Self {
+    fn new(calm: Case, cases: Vec<Case>, seconds: Seconds, most: usize) -> Self {
         let mut later: BTreeMap<usize, Vec<Case>> = BTreeMap::new();
         for case in cases {
             later.entry(case.begins()).or_default().push(case);
@@ -102,7 +117,9 @@ impl Explorer {
             case: calm,
             rest: VecDeque::new(),
             later,
-            pairs,
+            seconds,
+            one_in: None,
+            effects: 0,
             most,
             children: Vec::new(),
             found: Found::default(),
@@ -134,8 +151,7 @@ impl Explorer {
             if state.split(case) {
                 state.later.clear();
                 let first = state.rest.pop_front_if(|(step, _)| *step == ahead.number);
-                let crashes = first.is_some_and(|(_, fault)| CRASHES.contains(&fault));
-                state.pairs &= crashes && state.rest.is_empty();
+                state.one_in = state.second_in(first.map(|(_, fault)| fault));
                 drop(state);
                 self.begin(ahead.number);
                 return first.map(|(_, fault)| fault);
@@ -144,15 +160,14 @@ impl Explorer {
         if parts && state.later.is_empty() {
             self.over.notify_one();
         }
-        let second = state.pairs && state.parent.is_some() && ahead.class == Class::Effect;
-        for crash in CRASHES.into_iter().filter(|_| second) {
+        for fault in state.seconds_at(ahead) {
             let mut case = state.case.clone();
-            case.faults.push((ahead.number, crash));
+            case.faults.push((ahead.number, fault));
             case.silence = None;
             if state.split(case) {
-                state.pairs = false;
+                state.one_in = None;
                 state.rest.clear();
-                return Some(crash);
+                return Some(fault);
             }
         }
         drop(state);
@@ -189,6 +204,35 @@ impl Explorer {
 }
 
 impl State {
+    /// How many later effects meet a second fault in the process of the case that begins here with
+    /// `first`: after a crash all, if pairs are wanted; after a beginning some, in any case.
+    fn second_in(&self, first: Option<Fault>) -> Option<usize> {
+        let Seconds { pairs, one_in } = self.seconds;
+        let crashes = first.is_some_and(|fault| CRASHES.contains(&fault));
+        let begins = first.is_none() && self.case.at.is_some();
+        match self.rest.is_empty() {
+            true if pairs && (crashes || begins) => Some(1),
+            true if begins => Some(one_in),
+            _ => None,
+        }
+    }
+
+    /// What else goes wrong with the next step, each in a process of its own.
+    fn seconds_at(&mut self, ahead: &Ahead) -> Vec<Fault> {
+        let Some(one_in) = self.one_in.filter(|_| ahead.class == Class::Effect) else {
+            return vec![];
+        };
+        self.effects += 1;
+        // Each beginning takes other effects than the one before it.
+        if !(self.effects + self.case.at.unwrap_or_default()).is_multiple_of(one_in) {
+            return vec![];
+        }
+        let others: Vec<Fault> =
+            ahead.possible.iter().copied().filter(|fault| !CRASHES.contains(fault)).collect();
+        let in_turn = others.get(ahead.number % others.len().max(1)).copied();
+        CRASHES.into_iter().chain(in_turn.filter(|_| self.case.at.is_some())).collect()
+    }
+
     /// Splits off a process for `case`; whether this is the one.
     fn split(&mut self, case: Case) -> bool {
         while self.children.len() >= self.most {

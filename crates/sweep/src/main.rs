@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use applecart_sim::faults::Fault;
 use clap::{Args, Parser, Subcommand};
+use explore::Seconds;
 use plant::Bug;
 use run::{Case, SHORT_SILENCE};
 use story::Story;
@@ -23,6 +24,10 @@ use sweep::Breadth;
 /// A plan is a million small allocations.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Where a story begins at any moment, one later effect in so many meets faults: all of them would
+/// take some minutes.
+const LATER: usize = 7;
 
 /// The real controllers in a simulated world, with faults.
 #[derive(Debug, Parser)]
@@ -68,7 +73,8 @@ struct Sweep {
     /// One read and one event in so many meets its faults; 1 is all of them.
     #[arg(long, default_value_t = 41, value_parser = clap::value_parser!(u32).range(1..))]
     one_in: u32,
-    /// All pairs of crashes, too.
+    /// All pairs of crashes, too; where a story begins at any moment, a crash at every later
+    /// effect.
     #[arg(long)]
     pairs: bool,
     /// So many plans with one to three random faults for each story, too.
@@ -119,8 +125,9 @@ impl Sweep {
         }
         let one_in = usize::try_from(self.one_in).unwrap_or(1);
         let Self { pairs, random, .. } = *self;
+        let seconds = Seconds { pairs, one_in: if self.sample.is_some() { one_in } else { LATER } };
         let sample = self.sample.and_then(|sample| usize::try_from(sample).ok());
-        let breadth = Breadth { one_in, pairs, random, long_in: 1000, sample };
+        let breadth = Breadth { one_in, seconds, random, long_in: 1000, sample };
         sweep::all(self.story, self.seed, breadth).violations == 0
     }
 }

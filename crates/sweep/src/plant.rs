@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use applecart_api::keys::label;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
+use applecart_api::name_class::NameClass;
 use applecart_core::pod::{Template, VmName};
 use applecart_sim::faults::{PROVIDER, Process};
 use applecart_sim::kubernetes::Identity;
@@ -36,6 +37,8 @@ pub enum Bug {
     ForeignTouched,
     /// Buys a host (S6).
     HostsChanged,
+    /// Buys a second host for a Machine that asked for one (G17).
+    RentedTwice,
     /// Lets two Machines name one host (P7).
     TwoOwners,
     /// Binds a Machine to two hosts (S2).
@@ -127,6 +130,7 @@ async fn strike(world: &World, bug: Bug) -> bool {
             scaleway.order_host(&HostSpec::named("bought"));
             true
         }
+        Bug::RentedTwice => hosts.iter().any(|host| buy_again(world, host)),
         Bug::TwoOwners => share_host(world).await,
         Bug::Binding => {
             let another = json!({"serverID": "00000000-0000-4000-8000-000000000000"});
@@ -158,6 +162,16 @@ async fn strike(world: &World, bug: Bug) -> bool {
         Bug::Liveness => hold_up(world).await,
         Bug::Secrets => tell_password(world).await,
     }
+}
+
+/// Buys another host under the same name as `host`, if that is the claiming name of a Machine.
+fn buy_again(world: &World, host: &HostView) -> bool {
+    let class = NameClass::read(&host.name, POOL_PREFIX);
+    let claiming = matches!(class, NameClass::Claiming(_));
+    if claiming {
+        world.scaleway().order_host(&HostSpec::named(&host.name));
+    }
+    claiming
 }
 
 /// Renames a host of which it knows nothing, or nothing but what Scaleway says.
@@ -331,6 +345,7 @@ mod tests {
             Bug::LeftBehind | Bug::Provisioned | Bug::Binding => Story::Release,
             Bug::CutOff => Story::Detach,
             Bug::Forgotten => Story::Forget,
+            Bug::RentedTwice => Story::AutoOrder,
             Bug::TwoOwners => Story::Scale,
             Bug::Phases | Bug::VmOfNobody => Story::Pod,
             _ => Story::Claim,

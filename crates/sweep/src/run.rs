@@ -25,6 +25,9 @@ use crate::story::{Story, said};
 const BEGINNING: i64 = 1_800_000_000;
 /// What a story leaves behind must be right so long after its end, at the latest.
 const CONVERGE: Duration = Duration::from_mins(10);
+/// How long a controller takes to see what is late: it looks every ten seconds, and Kubernetes does
+/// what is late with the next request.
+const LOOK: Duration = Duration::from_secs(15);
 /// One answer of a Mac over SSH: short, so that nobody looks at a bootstrap dozens of times.
 const SSH_LATENCY: Duration = Duration::from_millis(100);
 /// How long a world is watched after it came to rest: a few plans, and one.
@@ -62,6 +65,11 @@ impl Case {
     pub fn begins(&self) -> usize {
         let first = self.faults.iter().map(|(step, _)| *step).chain(self.at).min();
         first.unwrap_or_default()
+    }
+
+    /// Whether something arrives later than its caller was told.
+    pub fn is_late(&self) -> bool {
+        self.faults.iter().any(|(_, fault)| *fault == Fault::Late)
     }
 
     /// The command that runs it again.
@@ -230,10 +238,19 @@ async fn judge(
         }
         story.play(world).await.map_err(|wrong| format!("{wrong}; {}", said(world)))?;
         end.took = began.elapsed();
+        // What is late may land after all seemed well.
+        if explorer.case().is_late() {
+            faults.settle().await;
+            tokio::time::sleep(LOOK).await;
+        }
         converge(story, world).await?;
         faults.look(|steps| {
             on_the_way(world, steps)?;
             end.counts = Counts::of(steps);
+            let Case { faults, bug, .. } = explorer.case();
+            if faults.is_empty() && bug.is_none() {
+                story.check(steps)?;
+            }
             limits.map_or(Ok(()), |limits| limits.check(end.took, &end.counts, steps))
         })?;
         end.over = faults.next_number();
@@ -270,6 +287,12 @@ async fn converge(story: Story, world: &World) -> Result<(), String> {
 /// Nothing is written once all is well, but heartbeats (G5).
 async fn be_silent(explorer: &Explorer, faults: &Faults) -> Result<(), String> {
     tokio::time::sleep(CONVERGE).await;
+    // What goes wrong meanwhile has as much time to come right.
+    while let Some(rest) = faults.since_the_last().and_then(|ago| CONVERGE.checked_sub(ago))
+        && !rest.is_zero()
+    {
+        tokio::time::sleep(rest).await;
+    }
     faults.be_quiet();
     let before = faults.look(<[Step]>::len);
     // Whoever parted meanwhile has a silence of its own.

@@ -9,7 +9,7 @@ mod steps;
 use std::fmt;
 use std::time::Duration;
 
-use applecart_sim::faults::Process;
+use applecart_sim::faults::{Process, Step};
 use applecart_sim::world::{FLEET, Install, World};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -52,12 +52,17 @@ pub enum Story {
     Terminate,
     /// The same before the host may be deleted: its deletion is scheduled (P15).
     TerminateEarly,
+    /// The pool is empty, and a Machine asks for a host of its own: one is bought, used, and deleted
+    /// with it (G17).
+    AutoOrder,
     /// A bootstrap fails three times at once: one reboot, and all is well (LH21).
     FailThrice,
     /// A bootstrap fails eight times at once: one reboot, one exchange.
     FailEight,
     /// Bootstraps on a host fail for ever, at once: one reboot, one exchange.
     FailForever,
+    /// A host fails one owner after another, until it is set aside for a person.
+    WornOut,
     /// A Machine goes whose host reboots at the time (LH22).
     ReleaseRebooting,
     /// A host is deleted by hand under its Machine, which is then deleted (LH16).
@@ -160,7 +165,8 @@ impl Story {
             Self::Scale | Self::Token => (3, 1),
             Self::ForceDelete => (3, 2),
             Self::SweepRace => (4, 1),
-            Self::Refill => (1, 0),
+            Self::Refill | Self::WornOut => (1, 0),
+            Self::AutoOrder => (0, 0),
             Self::FailThrice | Self::FailEight | Self::FailForever => (2, 0),
             _ => (2, 1),
         };
@@ -177,9 +183,11 @@ impl Story {
             Self::ForceDelete => {
                 Install { claim_prefix: Some(CLAIM_PREFIX), sweep_interval: SOON, ..usual }
             }
-            Self::Terminate | Self::TerminateEarly | Self::Vanish | Self::Namesakes => {
-                Install { sweep_interval: SOON, ..usual }
-            }
+            Self::Terminate
+            | Self::TerminateEarly
+            | Self::AutoOrder
+            | Self::Vanish
+            | Self::Namesakes => Install { sweep_interval: SOON, ..usual },
             Self::SweepRace => {
                 Install { claim_prefix: Some(CLAIM_PREFIX), sweep_interval: HASTE, ..usual }
             }
@@ -194,6 +202,7 @@ impl Story {
             | Self::EarlyDelete
             | Self::DeleteAnywhere
             | Self::Terminate
+            | Self::AutoOrder
             | Self::ReleaseRebooting
             | Self::Vanish
             | Self::Legacy
@@ -202,7 +211,7 @@ impl Story {
             | Self::TwoLeadersRelease => Leaves::Nothing,
             Self::TerminateEarly => Leaves::Retiring,
             Self::Rename => Leaves::ByHand,
-            Self::Lock => Leaves::Quarantined,
+            Self::Lock | Self::WornOut => Leaves::Quarantined,
             Self::LegacyStranded => Leaves::Stranded,
             Self::Detach | Self::Move => Leaves::Working,
             Self::Job => Leaves::Fleet(1),
@@ -239,6 +248,8 @@ impl Story {
             Self::FailThrice => recovery::fail(world, 3),
             Self::FailEight => recovery::fail(world, 8),
             Self::FailForever => recovery::fail(world, usize::MAX),
+            Self::WornOut => recovery::wear_out(world).await,
+            Self::AutoOrder => hosts::ask_for_hosts(world).await,
             Self::ForceDelete => fleet(world, 2).await,
             Self::Job | Self::Drain => {
                 fleet(world, 1).await?;
@@ -256,6 +267,16 @@ impl Story {
                 Ok(())
             }
             _ => fleet(world, 1).await,
+        }
+    }
+
+    /// What the run without faults must show besides: how often and when, not only that.
+    pub fn check(self, steps: &[Step]) -> Result<(), String> {
+        let tiers = |failures, wipes| recovery::Tiers { failures, wipes };
+        match self {
+            Self::FailThrice => tiers(3, 0).check(steps),
+            Self::FailEight | Self::FailForever => tiers(8, 1).check(steps),
+            _ => Ok(()),
         }
     }
 
@@ -283,6 +304,8 @@ impl Story {
             Self::Refill => hosts::refill(world).await,
             Self::Terminate => hosts::terminate(world, Duration::ZERO).await,
             Self::TerminateEarly => hosts::terminate(world, FLOOR).await,
+            Self::AutoOrder => hosts::rent(world).await,
+            Self::WornOut => recovery::set_aside(world).await,
             Self::ReleaseRebooting => hosts::release_rebooting(world).await,
             Self::Vanish => hosts::vanish(world).await,
             Self::Rename => hosts::rename(world).await,

@@ -7,7 +7,7 @@ use applecart_sim::faults::{Class, Fault, Step, table};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::explore::{Found, explore};
+use crate::explore::{Found, Seconds, explore};
 use crate::oracle::Limits;
 use crate::run::{Case, End, LONG_SILENCE, NO_SILENCE, SHORT_SILENCE, run};
 use crate::story::Story;
@@ -17,8 +17,8 @@ use crate::story::Story;
 pub struct Breadth {
     /// Of reads and events one in so many meets its faults; every effect always does.
     pub one_in: usize,
-    /// All pairs of crashes, too.
-    pub pairs: bool,
+    /// What goes wrong a second time.
+    pub seconds: Seconds,
     /// So many plans with one to three faults drawn from the seed, too.
     pub random: usize,
     /// One run in so many is watched for a day after it came to rest.
@@ -67,7 +67,8 @@ pub fn soak(time: Duration, first: u64) -> bool {
     let mut tally = Tally::default();
     let mut seed = first;
     while began.elapsed() < time && tally.violations == 0 {
-        let breadth = Breadth { one_in: 7, pairs: false, random: 200, long_in: 20, sample: None };
+        let seconds = Seconds { pairs: false, one_in: 3 };
+        let breadth = Breadth { one_in: 7, seconds, random: 200, long_in: 20, sample: None };
         let one = all(None, seed, breadth);
         tally.plans += one.plans;
         tally.violations += one.violations;
@@ -129,7 +130,7 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
         cases.push(Case { silence: Some(silence), ..calm.clone() });
     }
     let compared = (!story.is_anywhere()).then_some(&reference);
-    let mut found = explore(&calm, cases, compared.map(Limits::of), breadth.pairs);
+    let mut found = explore(&calm, cases, compared.map(Limits::of), breadth.seconds);
     found.plans += 1;
     run_again(&mut found, compared);
     let tally = Tally { plans: found.plans, violations: found.broken.len() };
@@ -188,6 +189,10 @@ fn random(calm: &Case, reference: &End, plans: usize) -> Vec<Case> {
     let mut random = SmallRng::seed_from_u64(calm.seed);
     let steps = &reference.steps[reference.first..];
     let mut draw = |_| {
+        // What begins at any moment begins at one of them, and then things go wrong.
+        let begins = calm.story.is_anywhere();
+        let from = if begins { random.random_range(0..steps.len()) } else { 0 };
+        let (at, steps) = (begins.then_some(steps[from].number), &steps[from..]);
         let number = random.random_range(1..=3);
         let mut faults: Vec<(usize, Fault)> = (0..number)
             .map(|_| {
@@ -198,7 +203,7 @@ fn random(calm: &Case, reference: &End, plans: usize) -> Vec<Case> {
             .collect();
         faults.sort_unstable();
         faults.dedup_by_key(|(step, _)| *step);
-        Case { faults, ..calm.clone() }
+        Case { faults, at, ..calm.clone() }
     };
     (0..plans).map(&mut draw).collect()
 }

@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 use kube::Client;
+use serde_json::{Value, json};
 
 use super::fleet;
 use crate::installation::{ClusterForm, Installation, POOL_PREFIX};
@@ -10,7 +11,8 @@ use crate::{Ground, objects, wait};
 
 /// A person takes a Mac's object away, finalizer and all, while the host lives. The sweep sees the
 /// host twice, returns it wiped, once, and removes what the object left; when a host is gone from
-/// Scaleway, its Lease goes.
+/// Scaleway, its Lease goes. Once the host is back, processes are killed while the rest is removed
+/// and another Mac comes.
 pub async fn a_force_deleted_machines_host_is_returned_by_the_sweep_and_nothing_is_left(
     ground: &mut Ground,
 ) -> Result<()> {
@@ -37,6 +39,8 @@ pub async fn a_force_deleted_machines_host_is_returned_by_the_sweep_and_nothing_
     fleet.freeze_provider(false)?;
     returned(&mut fleet, &server).await?;
     ensure!(refusals(&fleet, "first_sighting").await? > before, "it was not seen twice");
+    fleet.second_provider(ground.control_plane().await?)?;
+    fleet.disturb(true);
     let gone = async |client: &Client| {
         let left = left_of(client, &namespace, &name).await?;
         ensure!(left.is_empty(), "left behind: {left:?}");
@@ -47,6 +51,8 @@ pub async fn a_force_deleted_machines_host_is_returned_by_the_sweep_and_nothing_
     // Cluster API puts another in its place.
     objects::delete(&client, &machine).await?;
     fleet::scale(&mut fleet, 2).await?;
+    fleet.disturb(false);
+    println!("killed with --seed {}: {:?}", fleet.plan.seed, fleet.kills);
     fleet::scale(&mut fleet, 0).await?;
     fleet::nothing_is_left(&mut fleet, &owners).await?;
     let name = format!("host-{server}");
@@ -55,6 +61,59 @@ pub async fn a_force_deleted_machines_host_is_returned_by_the_sweep_and_nothing_
     fleet.scaleway("DELETE", &format!("/sim/hosts/{server}"), None).await?;
     lease_goes(&mut fleet, &server).await?;
     fleet::nobody_was_refused(ground, &fleet).await
+}
+
+/// Beside a provider that runs a fleet, another only observes, and may return strays, which the
+/// first may not: it tells what it would do about one and why, leads nobody, and does nothing.
+pub async fn a_provider_that_only_observes_tells_what_it_would_do_and_does_nothing(
+    ground: &mut Ground,
+) -> Result<()> {
+    let mut fleet = fleet::install(ground, "observe", ClusterForm::Original).await?;
+    let owners = fleet::owners(ground, &fleet).await?;
+    // Strays that are more than half of all would be left alone.
+    fleet::scale(&mut fleet, 2).await?;
+    let prefix = format!("{}-", fleet.plan.namespace);
+    let stray = format!("{prefix}stray");
+    let order = json!({"name": stray, "os": "macos-tahoe-26.0", "ordered_seconds_ago": 172_800});
+    fleet.scaleway("POST", "/sim/hosts", Some(&order)).await?;
+    let before = hosts(&fleet).await?;
+    let flags = [
+        "--orphan-reclaim-interval=2s".to_owned(),
+        format!("--orphan-reclaim-claim-name-prefix={prefix}"),
+    ];
+    fleet.observer(ground.control_plane().await?, &flags)?;
+    wait::until("what it would do to be told", async || {
+        let log = fleet.logged("observer")?;
+        let mut told = log.lines().filter(|line| line.contains("would, but only observes"));
+        Ok(told.any(|line| line.contains("take_lease") && line.contains("reason=")).then_some(()))
+    })
+    .await
+    .with_context(|| fleet.tails())?;
+    let page = fleet.pages("/metrics").await?.pop().context("no page")?;
+    ensure!(page.contains("\napplecart_leader 0\n"), "it leads");
+    let done = page.lines().filter(|line| line.starts_with("applecart_effects_total{"));
+    let done: Vec<&str> = done.filter(|line| !line.ends_with(" 0")).collect();
+    ensure!(done.is_empty(), "it did {done:?}");
+    ensure!(hosts(&fleet).await? == before, "a host was changed");
+    let found = fleet.hosts().await?;
+    let id = found.iter().find(|host| host["name"] == stray.as_str()).map(|host| &host["id"]);
+    let id = id.and_then(|id| id.as_str()).context("the stray is gone")?.to_owned();
+    let namespace = fleet.plan.namespace.clone();
+    let name = format!("host-{id}");
+    let lease = objects::named("coordination.k8s.io/v1", "Lease", &namespace, &name);
+    ensure!(objects::get(&fleet.client(), &lease).await?.is_none(), "it took the Lease");
+    fleet.scaleway("DELETE", &format!("/sim/hosts/{id}"), None).await?;
+    fleet::scale(&mut fleet, 0).await?;
+    fleet::nothing_is_left(&mut fleet, &owners).await?;
+    fleet::nobody_was_refused(ground, &fleet).await
+}
+
+/// The name of each host, and what it went through.
+async fn hosts(fleet: &Installation) -> Result<Vec<[Value; 4]>> {
+    let state = fleet.state().await?;
+    let hosts = state["hosts"].as_array().context("the state has no hosts")?;
+    let of = |host: &Value| ["id", "name", "wipes", "power_cycles"].map(|key| host[key].clone());
+    Ok(hosts.iter().map(of).collect())
 }
 
 /// What there is under a Mac's name, besides its object.

@@ -48,6 +48,7 @@ fn start(plane: &mut ControlPlane, name: &str) -> Result<(Process, String)> {
         .args(["runner-pools", "--namespace=default", "--dispatch-url=https://ci.example"])
         .arg(format!("--identity={name}"))
         .arg(format!("--health-probe-bind-address=127.0.0.1:{port}"))
+        .arg("--metrics-bind-address=0")
         .env("KUBECONFIG", plane.kubeconfig());
     Ok((Process::start(name, &command, plane.folder())?, format!("http://127.0.0.1:{port}")))
 }

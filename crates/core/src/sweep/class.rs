@@ -96,6 +96,12 @@ impl Names {
         self.read(name) == NameClass::Pool
     }
 
+    /// Whether a host of this name that no object owns is a stray, as the system before us counted
+    /// them: all but those of the pool, and those under anybody's claiming name.
+    pub(super) fn is_stray(&self, name: &str) -> bool {
+        !self.is_pool(name) && !NameClass::is_claiming(name)
+    }
+
     fn is_claim(&self, name: &str) -> bool {
         self.claim_prefix.as_ref().is_some_and(|prefix| name.starts_with(prefix))
     }

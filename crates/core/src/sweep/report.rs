@@ -23,7 +23,7 @@ pub struct Report {
 pub struct ZoneReport {
     /// Each class, those without a host included.
     pub classes: BTreeMap<Class, ClassReport>,
-    /// Hosts outside the pool and without a marker that no live object owns.
+    /// Hosts outside the pool and under no claiming name that no live object owns.
     pub unowned: Vec<Unowned>,
     /// Hosts of the pool that nobody can adopt, and not for a passing reason.
     pub stuck: Vec<StuckHost>,

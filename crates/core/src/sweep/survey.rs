@@ -138,16 +138,16 @@ impl Look<'_> {
                     let unchanged = changed_at.map(|at| age(self.sightings.now, at));
                     report.stuck.extend(stuck(host, unchanged.unwrap_or(in_class)));
                 }
-                Class::Orphan | Class::Retiring | Class::Quarantined | Class::Foreign if !owned => {
-                    report.note_unowned(host, class);
-                }
-                Class::Orphan
+                Class::Claiming
+                | Class::Claimed
+                | Class::Releasing
+                | Class::Orphan
                 | Class::Retiring
                 | Class::Quarantined
-                | Class::Foreign
-                | Class::Claiming
-                | Class::Claimed
-                | Class::Releasing => {}
+                | Class::Foreign => {}
+            }
+            if !owned && self.names.is_stray(&host.name) {
+                report.note_unowned(host, class);
             }
             self.sort(zone, host, class, owned);
         }

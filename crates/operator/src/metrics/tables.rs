@@ -47,7 +47,10 @@ struct Machine {
     name: String,
     phase: String,
     reason: String,
+    /// For how long it has been Ready, or not: whoever fails again and again is not young.
     age: Duration,
+    /// For how long it has given its reason.
+    told: Duration,
     /// For how long it has not been all that it shall be, if so.
     outdated: Option<Duration>,
 }
@@ -101,11 +104,13 @@ impl Tables {
 fn machine(object: &ScalewayAppleSiliconMachine, now: Timestamp) -> Machine {
     let status = object.status.as_ref();
     let ready = status.and_then(|status| status.conditions.iter().find(|c| c.type_ == "Ready"));
-    let told = status.and_then(|status| status.phase.clone()).filter(|phase| !phase.is_empty());
+    let phase = status.and_then(|status| status.phase.clone()).filter(|phase| !phase.is_empty());
     let deleted = object.metadata.deletion_timestamp.as_ref().map(|time| time.0);
     let created = object.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    let since = deleted.or(ready.and_then(|c| c.last_transition_time)).or(created).unwrap_or(now);
-    let phase = if deleted.is_some() { Some("Deleting".to_owned()) } else { told };
+    let turned = ready.and_then(|c| c.last_transition_time).or(created).unwrap_or(now);
+    // Ready may have been False for days while one reason followed another.
+    let told = status.and_then(|status| status.since).unwrap_or(turned);
+    let phase = if deleted.is_some() { Some("Deleting".to_owned()) } else { phase };
     let age = |since: Timestamp| Duration::try_from(now.duration_since(since)).unwrap_or_default();
     let current = status.and_then(|s| s.conditions.iter().find(|c| c.type_ == "UpToDate"));
     let outdated = current.filter(|c| c.status == "False" && deleted.is_none());
@@ -114,7 +119,8 @@ fn machine(object: &ScalewayAppleSiliconMachine, now: Timestamp) -> Machine {
         name: object.name_any(),
         phase: phase.unwrap_or_else(|| "Pending".to_owned()),
         reason: ready.and_then(|c| c.reason.clone()).unwrap_or_default(),
-        age: age(since),
+        age: age(deleted.unwrap_or(turned)),
+        told: age(told),
         outdated: outdated.map(|c| c.last_transition_time.map(age).unwrap_or_default()),
     }
 }
@@ -147,12 +153,12 @@ fn encode_machines(encoder: &mut DescriptorEncoder, machines: &[Machine]) -> fmt
     let mut phases: BTreeMap<&str, (usize, Duration)> =
         PHASES.into_iter().map(|phase| (phase, (0, Duration::ZERO))).collect();
     let mut reasons: BTreeMap<&str, Duration> = BTreeMap::new();
-    for Machine { phase, reason, age, .. } in machines {
+    for Machine { phase, reason, age, told, .. } in machines {
         let (count, oldest) = phases.entry(phase).or_default();
         *count += 1;
         *oldest = (*oldest).max(*age);
         let oldest = reasons.entry(reason).or_default();
-        *oldest = (*oldest).max(*age);
+        *oldest = (*oldest).max(*told);
     }
     let counts = phases.iter().map(|(phase, (n, _))| (vec![("phase", *phase)], count(*n)));
     gauge(encoder, "applecart_machines", "Machines in each phase", counts.collect())?;
@@ -168,7 +174,7 @@ fn encode_machines(encoder: &mut DescriptorEncoder, machines: &[Machine]) -> fmt
     gauge(
         encoder,
         "applecart_machines_reason_oldest_seconds",
-        "The same by the reason that Machines give; a reason that none gives has no series",
+        "How long the Machine that has given a reason for longest has given it; others have no series",
         ages.collect(),
     )?;
     let outdated: Vec<Duration> = machines.iter().filter_map(|machine| machine.outdated).collect();
@@ -247,4 +253,47 @@ fn gauge(
 
 fn single(encoder: &mut DescriptorEncoder, name: &str, help: &str, value: f64) -> fmt::Result {
     ConstGauge::new(value).encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Created an hour ago, not Ready for half of it, and for ten minutes for this reason.
+    fn waiting(deleted: Option<&str>) -> Machine {
+        let object = json!({
+            "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1",
+            "kind": "ScalewayAppleSiliconMachine",
+            "metadata": {
+                "name": "macs-1",
+                "creationTimestamp": "2026-01-01T00:00:00Z",
+                "deletionTimestamp": deleted,
+            },
+            "spec": {},
+            "status": {
+                "phase": "Pending",
+                "since": "2026-01-01T00:50:00Z",
+                "conditions": [{
+                    "type": "Ready",
+                    "status": "False",
+                    "reason": "NoAvailableHost",
+                    "lastTransitionTime": "2026-01-01T00:30:00Z",
+                }],
+            },
+        });
+        let object = serde_json::from_value(object).expect("an object");
+        machine(&object, "2026-01-01T01:00:00Z".parse().expect("a time"))
+    }
+
+    #[test]
+    fn a_reason_is_as_old_as_it_is_and_a_phase_as_long_as_ready_is_so() {
+        // O3
+        let living = waiting(None);
+        assert_eq!((living.age, living.told), (Duration::from_mins(30), Duration::from_mins(10)));
+        let going = waiting(Some("2026-01-01T00:20:00Z"));
+        assert_eq!((going.age, going.told), (Duration::from_mins(40), Duration::from_mins(10)));
+        assert_eq!(going.phase, "Deleting");
+    }
 }

@@ -35,6 +35,9 @@ const TRIES: u32 = 30;
 /// SHA-256 in base64, without padding.
 const FINGERPRINT_CHARS: usize = 43;
 
+/// Longest wait for GitHub to forget a runner: a deletion does not wait for it.
+const REMOVE_RUNNER_WITHIN: Duration = Duration::from_secs(5);
+
 /// Begins the bootstrap of the object's Mac beside the loop.
 pub async fn start(context: &Context, turn: &Turn) -> Outcome {
     match Box::pin(prepare(context, turn)).await {
@@ -149,13 +152,30 @@ async fn github_runner(
     wanted: &GhActionsRunner,
 ) -> Result<GithubRunner, ReadError> {
     const WHAT: &str = "the runner's registration token";
-    const ADVICE: &str = "spec.ghActionsRunner.ghAppSecretName is missing: name a Secret with \
-                          app-id, installation-id and private-key";
     const VERSION: &str = "spec.ghActionsRunner.ghRunnerVersion is missing: name a release that \
                            GitHub still takes";
     let said = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
-    let name = said(&wanted.gh_app_secret_name).ok_or_else(|| malformed(WHAT, &ADVICE))?;
     let version = said(&wanted.gh_runner_version).ok_or_else(|| malformed(WHAT, &VERSION))?;
+    let (app, org) = github_app(context, turn, wanted).await?;
+    let labels = said(&wanted.gh_runner_labels);
+    let labels = labels.unwrap_or_else(|| GhActionsRunner::DEFAULT_LABELS.to_owned());
+    let token = context.github.registration_token(&app, &org).await;
+    let token = token.map_err(|error| malformed(WHAT, &chain(&error)))?;
+    GithubRunner::new(&context.github.server(), &org, &labels, &version, token)
+        .map_err(|error| malformed("the host's runner", &error))
+}
+
+/// The app that registers runners, and whose they are.
+async fn github_app(
+    context: &Context,
+    turn: &Turn,
+    wanted: &GhActionsRunner,
+) -> Result<(App, String), ReadError> {
+    const ADVICE: &str = "spec.ghActionsRunner.ghAppSecretName is missing: name a Secret with \
+                          app-id, installation-id and private-key";
+    let said = |field: &Option<String>| field.clone().filter(|text| !text.is_empty());
+    let name = said(&wanted.gh_app_secret_name);
+    let name = name.ok_or_else(|| malformed("the runner's registration token", &ADVICE))?;
     let namespace = turn.object.metadata.namespace.as_deref().unwrap_or_default();
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
     let secret = value(&secrets, &name, "the GitHub app's Secret").await?;
@@ -165,12 +185,23 @@ async fn github_runner(
         key: SecretString::from(field(&secret, "private-key")?),
     };
     let org = said(&wanted.gh_org).unwrap_or_else(|| GhActionsRunner::DEFAULT_ORG.to_owned());
-    let labels = said(&wanted.gh_runner_labels);
-    let labels = labels.unwrap_or_else(|| GhActionsRunner::DEFAULT_LABELS.to_owned());
-    let token = context.github.registration_token(&app, &org).await;
-    let token = token.map_err(|error| malformed(WHAT, &chain(&error)))?;
-    GithubRunner::new(&context.github.server(), &org, &labels, &version, token)
-        .map_err(|error| malformed("the host's runner", &error))
+    Ok((app, org))
+}
+
+/// C5: the runner of a host that is wiped or gone cannot come back. Nobody waits for GitHub: what
+/// fails is told, and GitHub forgets a runner by itself that was offline for two weeks.
+pub async fn remove_runner(context: &Context, turn: &Turn) {
+    let Some(wanted) = &turn.object.spec.gh_actions_runner else { return };
+    let remove = async {
+        let (app, org) = github_app(context, turn, wanted).await.map_err(|error| chain(&error))?;
+        let name = &turn.seen.object.name;
+        context.github.remove_runner(&app, &org, name).await.map_err(|error| chain(&error))
+    };
+    let late = || Err("GitHub takes too long".to_owned());
+    let removed = tokio::time::timeout(REMOVE_RUNNER_WITHIN, remove).await;
+    if let Err(error) = removed.unwrap_or_else(|_| late()) {
+        tracing::warn!(error, "the GitHub runner of a host that was wiped is still registered");
+    }
 }
 
 fn label_of(fleet: &str) -> (String, String) {

@@ -1,4 +1,5 @@
-//! GitHub, as far as a host that builds images needs it: a token that registers its runner.
+//! GitHub, as far as a host that builds images needs it: a token that registers its runner, and the
+//! end of that registration.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +12,7 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, USER_AGENT};
-use http::{Request, StatusCode};
+use http::{Method, Request, StatusCode};
 use jiff::{SignedDuration, Timestamp};
 use ring::rand::SystemRandom;
 use ring::signature::{RSA_PKCS1_SHA256, RsaKeyPair};
@@ -139,24 +140,45 @@ impl Github {
         app: &App,
         org: &str,
     ) -> Result<SecretString, GithubError> {
-        for (name, text) in [("app-id", &app.id), ("installation-id", &app.installation)] {
-            if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.') {
-                return Err(GithubError::Field(name));
-            }
-        }
         let key = (app.installation.clone(), org.to_owned());
         let needed = self.clock.now() + TOKEN_MARGIN;
         if let Some(token) = self.tokens().get(&key).filter(|token| token.expires > needed) {
             return Ok(token.text.clone());
         }
-        let assertion = self.assertion(app)?;
-        let path = format!("/app/installations/{}/access_tokens", app.installation);
-        let access = self.post("an access token", &path, &assertion).await?;
+        let access = self.access(app).await?;
         let path = format!("/orgs/{org}/actions/runners/registration-token");
         let token = self.post("a registration token", &path, &access.text).await?;
         let text = token.text.clone();
         self.tokens().insert(key, token);
         Ok(text)
+    }
+
+    /// Removes the runner of `org` that is called `name`, if there is one.
+    pub async fn remove_runner(&self, app: &App, org: &str, name: &str) -> Result<(), GithubError> {
+        let access = self.access(app).await?.text;
+        let path = format!("/orgs/{org}/actions/runners");
+        let named = format!("{path}?name={name}");
+        let found = self.call("its runners", Method::GET, &named, &access, StatusCode::OK).await?;
+        let runners = found["runners"].as_array().map(Vec::as_slice).unwrap_or_default();
+        // Whatever else GitHub lists: only this one is ours.
+        for id in runners.iter().filter(|r| r["name"] == name).filter_map(|r| r["id"].as_u64()) {
+            let one = format!("{path}/{id}");
+            let gone = StatusCode::NO_CONTENT;
+            self.call("the end of a runner", Method::DELETE, &one, &access, gone).await?;
+        }
+        Ok(())
+    }
+
+    /// A token of the app where it is installed.
+    async fn access(&self, app: &App) -> Result<Token, GithubError> {
+        for (name, text) in [("app-id", &app.id), ("installation-id", &app.installation)] {
+            if text.is_empty() || !text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'.') {
+                return Err(GithubError::Field(name));
+            }
+        }
+        let assertion = self.assertion(app)?;
+        let path = format!("/app/installations/{}/access_tokens", app.installation);
+        self.post("an access token", &path, &assertion).await
     }
 
     /// Who we are, signed.
@@ -188,7 +210,26 @@ impl Github {
         path: &str,
         bearer: &SecretString,
     ) -> Result<Token, GithubError> {
-        let request = Request::post(format!("{}{path}", self.api))
+        let body = self.call(what, Method::POST, path, bearer, StatusCode::CREATED).await?;
+        let expires = body["expires_at"].as_str().and_then(|text| text.parse().ok());
+        match (body["token"].as_str().filter(|text| !text.is_empty()), expires) {
+            (Some(text), Some(expires)) => Ok(Token { text: text.into(), expires }),
+            _ => Err(GithubError::Malformed { what }),
+        }
+    }
+
+    /// One call; any answer but `wanted` is a refusal.
+    async fn call(
+        &self,
+        what: &'static str,
+        method: Method,
+        path: &str,
+        bearer: &SecretString,
+        wanted: StatusCode,
+    ) -> Result<Value, GithubError> {
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("{}{path}", self.api))
             .header(ACCEPT, "application/vnd.github+json")
             .header(USER_AGENT, "applecart")
             .header("X-GitHub-Api-Version", "2022-11-28")
@@ -200,15 +241,11 @@ impl Github {
         let answer = answer.map_err(GithubError::Transport)?;
         let (status, body) = (answer.status(), answer.into_body());
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-        if status != StatusCode::CREATED {
+        if status != wanted {
             let said = body["message"].as_str().unwrap_or("no reason was given");
             let said = said.chars().filter(|c| !c.is_control()).take(EXCERPT_CHARS).collect();
             return Err(GithubError::Refused { what, status, said });
         }
-        let expires = body["expires_at"].as_str().and_then(|text| text.parse().ok());
-        match (body["token"].as_str().filter(|text| !text.is_empty()), expires) {
-            (Some(text), Some(expires)) => Ok(Token { text: text.into(), expires }),
-            _ => Err(GithubError::Malformed { what }),
-        }
+        Ok(body)
     }
 }

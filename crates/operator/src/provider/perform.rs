@@ -52,7 +52,11 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         | Action::NoteQuarantined(server)
         | Action::NoteHealthy(server)
         | Action::NoteMoving { server, .. } => {
-            note(context, turn, server, facts(action, context.clock.now())).await
+            let noted = note(context, turn, server, facts(action, context.clock.now())).await;
+            if matches!((action, &noted), (Action::NoteWiped(_), Outcome::Done)) {
+                config::remove_runner(context, turn).await;
+            }
+            noted
         }
         Action::ClearLease(server) => clear_lease(context, turn, server, json!({})).await,
         Action::LeaveLease(server) => {
@@ -156,7 +160,13 @@ async fn delete_server(context: &Context, turn: &Turn, server: &ServerId) -> Out
         Err(error) if matches!(error.kind, ErrorKind::Precondition { .. }) => {
             Outcome::TooEarly(chain(&error))
         }
-        result => outcome_of(result),
+        result => {
+            let deleted = outcome_of(result);
+            if deleted == Outcome::Done {
+                config::remove_runner(context, turn).await;
+            }
+            deleted
+        }
     }
 }
 

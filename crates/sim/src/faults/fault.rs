@@ -135,9 +135,9 @@ pub fn possible(edge: Edge, class: Class, conditional: bool) -> &'static [Fault]
         (Class::Effect | Class::Heartbeat, Edge::Tart) => {
             &[CrashBefore, CrashAfter, Error, TimeOut, LostAnswer, Slow]
         }
-        (Class::Read, Edge::Kubernetes | Edge::Scaleway) => &[Error, Denied, TimeOut, Stale],
+        (Class::Read, Edge::Kubernetes | Edge::Scaleway) => &[Error, Denied, TimeOut, Stale, Slow],
         (Class::Read, Edge::Ssh) => &[Error, TimeOut, Reboot],
-        (Class::Read, Edge::Tart) => &[Error, TimeOut],
+        (Class::Read, Edge::Tart) => &[Error, TimeOut, Slow],
         (Class::Event, _) => &[Drop, Twice, Coalesce, Cut, Gone],
     }
 }

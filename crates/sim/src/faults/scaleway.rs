@@ -18,7 +18,7 @@ use super::{Faults, LATE, SLOW, STALE};
 #[derive(Default)]
 pub(super) struct Memory {
     /// Requests that are still on their way.
-    late: Vec<(Instant, usize, Request<Bytes>)>,
+    late: Vec<(Instant, usize, Transport, Request<Bytes>)>,
     /// The last answer to each read.
     answers: BTreeMap<String, (Instant, Response<Bytes>)>,
 }
@@ -46,7 +46,7 @@ impl Faults {
         inner: Transport,
         request: Request<Bytes>,
     ) -> Answered {
-        self.arrive(&inner).await;
+        self.arrive().await;
         let read = request.method() == Method::GET;
         let class = if read { Class::Read } else { Class::Effect };
         let told = describe(&request);
@@ -67,7 +67,7 @@ impl Faults {
             Some(Fault::Error) => Ok(self.refuse(number, StatusCode::BAD_GATEWAY)),
             Some(Fault::Denied) => Ok(self.refuse(number, StatusCode::FORBIDDEN)),
             Some(Fault::Late) => {
-                self.memory().late.push((Instant::now() + LATE, number, request));
+                self.memory().late.push((Instant::now() + LATE, number, inner, request));
                 Err(TransportError::Lost("lost on the way".into()))
             }
             Some(Fault::Stale) => {
@@ -90,12 +90,18 @@ impl Faults {
         }
     }
 
+    /// Waits until whatever is late by now has arrived, though nobody calls any more.
+    pub async fn settle(&self) {
+        tokio::time::sleep(LATE).await;
+        self.arrive().await;
+    }
+
     /// Performs what was sent earlier and arrives now.
-    async fn arrive(&self, inner: &Transport) {
+    async fn arrive(&self) {
         let now = Instant::now();
         let due: Vec<_> = self.memory().late.extract_if(.., |(due, ..)| *due <= now).collect();
-        for (_, number, request) in due {
-            let _ = self.forward(inner, request, number).await;
+        for (_, number, inner, request) in due {
+            let _ = self.forward(&inner, request, number).await;
         }
     }
 

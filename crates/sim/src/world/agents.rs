@@ -1,6 +1,6 @@
 //! The real agent on each Mac: started and stopped by that Mac's launchd, nobody else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,15 +26,8 @@ enum Notice {
 /// Runs the agents until dropped, which ends them all; their VMs live on.
 pub async fn run(world: &World) {
     let (sender, mut notices) = mpsc::unbounded_channel();
-    for (id, host) in world.sight.hosts.iter() {
-        let (started, stopped) = (sender.clone(), sender.clone());
-        let (start_id, stop_id) = (id.clone(), id.clone());
-        // Nobody listens any more once this future is gone, and then nothing shall start.
-        host.mac.on_agent(
-            Arc::new(move |start| drop(started.send(Notice::Started(start_id.clone(), start)))),
-            Arc::new(move || drop(stopped.send(Notice::Stopped(stop_id.clone())))),
-        );
-    }
+    let mut known = BTreeSet::new();
+    listen(world, &sender, &mut known);
     let mut tasks = JoinSet::new();
     let mut running: BTreeMap<ServerId, AbortHandle> = BTreeMap::new();
     loop {
@@ -54,7 +47,24 @@ pub async fn run(world: &World) {
                 }
             },
             Some(_) = tasks.join_next() => {}
+            () = world.delivered.notified() => listen(world, &sender, &mut known),
         }
+    }
+}
+
+/// Listens to the launchd of every Mac that there is by now.
+fn listen(world: &World, sender: &mpsc::UnboundedSender<Notice>, known: &mut BTreeSet<ServerId>) {
+    for (id, host) in world.sight.hosts().iter() {
+        if !known.insert(id.clone()) {
+            continue;
+        }
+        let (started, stopped) = (sender.clone(), sender.clone());
+        let (start_id, stop_id) = (id.clone(), id.clone());
+        // Nobody listens any more once the agents' future is gone, and then nothing shall start.
+        host.mac.on_agent(
+            Arc::new(move |start| drop(started.send(Notice::Started(start_id.clone(), start)))),
+            Arc::new(move || drop(stopped.send(Notice::Stopped(stop_id.clone())))),
+        );
     }
 }
 
@@ -65,7 +75,8 @@ fn start_agent(
     id: &ServerId,
     start: &AgentStart,
 ) -> Option<AbortHandle> {
-    let host = world.sight.hosts.get(id)?;
+    let hosts = world.sight.hosts();
+    let host = hosts.get(id)?;
     let args = std::iter::once("tart-kubelet".to_owned()).chain(start.args.iter().cloned());
     let config = match Config::from_args(args) {
         Ok(config) => config,

@@ -27,12 +27,21 @@ pub async fn run(world: &World) {
     loop {
         for view in world.scaleway().hosts() {
             let past = pasts.entry(view.id.clone()).or_default();
-            if let Some(host) = world.sight.hosts.get(&view.id) {
+            if let Some(host) = world.sight.hosts().get(&view.id) {
                 follow(world, host, &view, past);
+            } else if view.status == ServerStatus::Starting {
+                deliver(world, &view);
             }
         }
         tokio::time::sleep(world.settings.scale(DELAY)).await;
     }
+}
+
+/// Somebody bought it: there is a Mac behind it by the time that it is called ready.
+fn deliver(world: &World, view: &HostView) {
+    let host = world.settings.mac(world.scaleway(), &world.network, &view.id);
+    world.sight.deliver(view.id.clone(), host);
+    world.delivered.notify_one();
 }
 
 fn follow(world: &World, host: &Host, view: &HostView, past: &mut Past) {

@@ -16,7 +16,7 @@ use super::crew::Install;
 use super::{AGENT_ROLE, Host, NAMESPACE, POOL_PREFIX, REGISTRY};
 use crate::faults::Faults;
 use crate::kubernetes::{ApiServer, Authority, EVENT_LIFE, Gate, Setup};
-use crate::mac::{SimMac, tart_bundle};
+use crate::mac::{SimMac, SimNetwork, tart_bundle};
 use crate::scaleway::{self, Durations, Scaleway};
 use crate::tart::{self, SimTart};
 
@@ -118,13 +118,19 @@ impl WorldSettings {
         scaleway::Settings { durations, ..scaleway::Settings::new(self.seed) }
     }
 
-    pub(super) fn mac(&self, scaleway: &Scaleway, id: &ServerId) -> Host {
+    /// The Mac behind a host, at its address.
+    pub(super) fn mac(&self, scaleway: &Scaleway, network: &SimNetwork, id: &ServerId) -> Host {
         let secrets = scaleway.mac_secrets(id);
         let password = secrets.map(|secrets| secrets.password.expose_secret().to_owned());
         let mac = SimMac::new(id.as_str(), &password.unwrap_or_default());
         mac.set_latency(self.mac_latency());
         if let Some(faults) = &self.faults {
             mac.set_gate(faults.clone());
+        }
+        let keys = scaleway.clone();
+        mac.authorize_by(Arc::new(move || keys.public_keys()));
+        if let Some(view) = scaleway.host(id) {
+            network.insert(&view.ip.to_string(), mac.clone());
         }
         let tart = SimTart::new(self.clock.clone());
         tart.set_durations(tart::Durations::default().scaled(self.speed));

@@ -1,7 +1,7 @@
 //! What an onlooker sees of a world without asking anybody: for oracles and levers.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use applecart_api::ids::ServerId;
 use serde_json::Value;
@@ -19,14 +19,26 @@ pub struct Sight {
     /// Of every cluster that shares this Scaleway, its own included.
     apis: Vec<ApiServer>,
     pub(super) scaleway: Scaleway,
-    pub(super) hosts: Arc<BTreeMap<ServerId, Host>>,
+    hosts: Arc<RwLock<Arc<BTreeMap<ServerId, Host>>>>,
     pub(super) hands: Hands,
 }
 
 impl Sight {
     pub(super) fn new(api: ApiServer, scaleway: Scaleway, hosts: BTreeMap<ServerId, Host>) -> Self {
         let apis = vec![api.clone()];
-        Self { api, apis, scaleway, hosts: Arc::new(hosts), hands: Hands::default() }
+        let hosts = Arc::new(RwLock::new(Arc::new(hosts)));
+        Self { api, apis, scaleway, hosts, hands: Hands::default() }
+    }
+
+    /// The Macs behind hosts, as many as there are by now.
+    pub(super) fn hosts(&self) -> Arc<BTreeMap<ServerId, Host>> {
+        self.hosts.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A Mac is put behind a host that was bought.
+    pub(super) fn deliver(&self, id: ServerId, host: Host) {
+        let mut hosts = self.hosts.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::make_mut(&mut hosts).insert(id, host);
     }
 
     /// The same, seen from each of two clusters: this one's, and one that `api` serves.
@@ -63,24 +75,28 @@ impl Sight {
     #[must_use]
     pub fn is_bootstrapped(&self, id: &ServerId) -> bool {
         let kubeconfig = |host: &Host| host.mac.file("/etc/tart-kubelet/kubeconfig").is_some();
-        self.hosts.get(id).is_some_and(kubeconfig)
+        self.hosts().get(id).is_some_and(kubeconfig)
     }
 
     /// The Tart of each Mac.
-    pub fn tarts(&self) -> impl Iterator<Item = (&ServerId, &SimTart)> {
-        self.hosts.iter().map(|(id, host)| (id, &host.tart))
+    pub fn tarts(&self) -> impl Iterator<Item = (ServerId, SimTart)> {
+        let hosts = self.hosts();
+        let tarts: Vec<_> =
+            hosts.iter().map(|(id, host)| (id.clone(), host.tart.clone())).collect();
+        tarts.into_iter()
     }
 
     /// Wrong passwords that were tried on all Macs since their last wipe.
     #[must_use]
     pub fn wrong_passwords(&self) -> u32 {
-        self.hosts.values().map(|host| host.mac.wrong_passwords()).sum()
+        self.hosts().values().map(|host| host.mac.wrong_passwords()).sum()
     }
 
     /// The power of a Mac fails and comes back: its VMs die, and it boots.
     pub fn cut_power(&self, mac: &str) {
         let named = |(id, _): &(&ServerId, &Host)| id.as_str() == mac;
-        if let Some((_, host)) = self.hosts.iter().find(named) {
+        let hosts = self.hosts();
+        if let Some((_, host)) = hosts.iter().find(named) {
             host.mac.power_off();
             for vm in host.tart.running() {
                 let _killed = host.tart.kill(&vm);

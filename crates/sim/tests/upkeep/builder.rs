@@ -128,6 +128,40 @@ async fn a_machine_that_asks_for_a_runner_says_what_it_lacks_and_gets_it_when_it
         assert_eq!(machines(&world)[0].status.clone().unwrap().bootstrap_attempts, None);
         let credentials = owned::credentials(&name);
         assert!(secrets(&world).get(&credentials).await.is_ok());
+        // C5: the runner goes with its host, and nobody else's does.
+        world.github().register("tuist", &name);
+        world.github().register("tuist", "another");
+        remove(&world).await;
+        assert_eq!(world.github().runners(), ["another"]);
+    })
+    .await;
+}
+
+/// The only Machine goes, and its host back to the pool.
+async fn remove(world: &World) {
+    let deployments: Api<DynamicObject> = {
+        let kind = GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "MachineDeployment");
+        Api::namespaced_with(world.client(), NAMESPACE, &ApiResource::from_gvk(&kind))
+    };
+    let none = json!({"spec": {"replicas": 0}});
+    deployments.patch(FLEET, &PatchParams::default(), &Patch::Merge(&none)).await.unwrap();
+    reach("no Machine", async || machines(world).is_empty()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_github_that_refuses_holds_up_no_deletion() {
+    // C5
+    let world = world(1, 1);
+    play(&world, async {
+        reach("a Machine Ready", async || ready(&world) == 1).await;
+        let name = machines(&world).remove(0).name_any();
+        let api: Api<ScalewayAppleSiliconMachine> = Api::namespaced(world.client(), NAMESPACE);
+        let asks = json!({"ghAppSecretName": "app", "ghRunnerVersion": "2.334.0"});
+        let change = json!({"spec": {"ghActionsRunner": asks}});
+        api.patch(&name, &PatchParams::default(), &Patch::Merge(&change)).await.unwrap();
+        world.github().register("tuist", &name);
+        remove(&world).await;
+        assert_eq!(world.github().runners(), [name]);
     })
     .await;
 }

@@ -14,6 +14,11 @@ const DELAY: Duration = Duration::from_mins(10);
 /// How long a command on a Mac may take: unpacking Tart.
 const LONGEST_COMMAND: Duration = Duration::from_mins(10);
 
+/// How long an order may be on its way.
+const ORDER: Duration = Duration::from_mins(10);
+
+/// A host is ordered.
+const BUY: &str = "buy";
 /// What an agent makes when it registers.
 const NODE_LEASE: &str = "create a Node's Lease";
 
@@ -53,7 +58,7 @@ fn counted(step: &Step) -> Option<String> {
         }
         (Edge::Scaleway, ["POST", path, ..]) if path.ends_with("/reinstall") => Some("wipe".into()),
         (Edge::Scaleway, ["POST", path, ..]) if path.ends_with("/reboot") => Some("reboot".into()),
-        (Edge::Scaleway, ["POST", "servers", ..]) => Some("buy".into()),
+        (Edge::Scaleway, ["POST", "servers", ..]) => Some(BUY.into()),
         (Edge::Scaleway, ["DELETE", ..]) => Some("give up a host".into()),
         (Edge::Tart, [verb @ ("create" | "start"), ..]) => Some(format!("{verb} a VM")),
         _ => None,
@@ -79,7 +84,7 @@ impl Limits {
     pub fn check(&self, took: Duration, counts: &Counts, steps: &[Step]) -> Result<(), String> {
         let faults: Vec<&Step> = steps.iter().filter(|step| step.fault.is_some()).collect();
         let number = u32::try_from(faults.len()).unwrap_or(u32::MAX);
-        let latest = self.took + DELAY * number + excused_delay(&faults);
+        let latest = self.took + DELAY * number + excused_delay(&faults, steps);
         if took > latest {
             let (took, latest) = (took.as_secs(), latest.as_secs());
             return Err(format!("liveness: over after {took} s, must be within {latest} s"));
@@ -122,11 +127,14 @@ fn excused(what: &str, faults: &[&Step], two_lead: bool) -> usize {
 }
 
 /// How much longer a story may take, because of what went wrong. Each line says why.
-fn excused_delay(faults: &[&Step]) -> Duration {
+fn excused_delay(faults: &[&Step], steps: &[Step]) -> Duration {
+    // G17: an order that was noted and may be on its way is not repeated before it can be no more.
+    let orders = steps.iter().any(|step| counted(step).as_deref() == Some(BUY));
+    let order = if orders { ORDER } else { Duration::ZERO };
     let excuse = |step: &&Step| match (step.edge, step.fault) {
         // A command that hangs is given up after its own limit, the longest of which is this.
-        (Edge::Ssh, Some(Fault::TimeOut | Fault::LostAnswer)) => LONGEST_COMMAND,
-        _ => Duration::ZERO,
+        (Edge::Ssh, Some(Fault::TimeOut | Fault::LostAnswer)) => order + LONGEST_COMMAND,
+        _ => order,
     };
     faults.iter().map(excuse).sum()
 }

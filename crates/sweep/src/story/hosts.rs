@@ -10,14 +10,12 @@ use serde_json::{Value, json};
 
 use super::is_claim_name;
 use super::steps::{
-    Kind, MACHINES, all, annotate, empty_fleet, first, fleet, has_host, is_told, machines, number,
-    reach, scale,
+    Kind, LEASES, MACHINES, all, annotate, empty_fleet, first, fleet, has_host, is_told, machines,
+    number, reach, scale,
 };
 
 /// What a person calls a host that is none of ours any more.
 const BY_HAND: &str = "kept-by-alice";
-/// Leases, of hosts among them.
-const LEASES: &str = "leases.coordination.k8s.io";
 /// What is made for a Machine in Kubernetes, and labelled with its name.
 const LEFT: [&str; 3] =
     ["secrets", "serviceaccounts", "clusterrolebindings.rbac.authorization.k8s.io"];
@@ -92,6 +90,25 @@ pub async fn terminate(world: &World, floor: Duration) -> Result<(), String> {
     world.scaleway().set_floor(&host.id, floor);
     annotate(world, &machine, json!({annotation::RELEASE_POLICY: annotation::TERMINATE})).await?;
     empty_fleet(world).await?;
+    swept_up(world).await
+}
+
+/// Machines of the fleet ask for hosts of their own.
+pub async fn ask_for_hosts(world: &World) -> Result<(), String> {
+    let change = json!({"spec": {"template": {"spec": {"autoOrder": true}}}});
+    Kind::Template.patch(world, FLEET, change).await
+}
+
+/// A host is bought for a Machine, and goes with it; it may be deleted at once.
+pub async fn rent(world: &World) -> Result<(), String> {
+    scale(world, 1).await?;
+    fleet(world, 1).await?;
+    let (_, host) = first(world)?;
+    world.scaleway().set_floor(&host.id, Duration::ZERO);
+    empty_fleet(world).await?;
+    if world.scaleway().host(&host.id).is_some() {
+        return Err("hosts-changed: a host outlived the Machine that bought it".to_owned());
+    }
     swept_up(world).await
 }
 

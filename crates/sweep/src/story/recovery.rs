@@ -4,15 +4,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use applecart_sim::scaleway::{Answer, Rule, Verdict};
+use applecart_api::keys::lease;
+use applecart_api::name_class::NameClass;
+use applecart_core::machine::Limits;
+use applecart_sim::faults::{Edge, Step};
+use applecart_sim::scaleway::{Answer, HostView, Rule, Verdict};
 use applecart_sim::world::{Install, POOL_PREFIX, World};
 
-use super::steps::{first, fleet, reach, scale};
+use super::steps::{LEASES, all, empty_fleet, first, fleet, is_told, reach, scale};
 
 /// How long the token is revoked.
 const REVOKED: Duration = Duration::from_hours(1);
 /// The agent of the version that an upgrade brings.
 const NEWER_AGENT: &str = "simulated tart-kubelet, newer";
+/// How soon something happens that is due: within a look.
+const PROMPT: Duration = Duration::from_secs(15);
 /// Where the agent is on a Mac.
 const AGENT: &str = "/usr/local/bin/tart-kubelet";
 
@@ -36,6 +42,87 @@ pub fn fail(world: &World, times: usize) -> Result<(), String> {
         }));
     }
     Ok(())
+}
+
+/// The one host of the pool fails whoever has it, and two owners gave it up already.
+pub async fn wear_out(world: &World) -> Result<(), String> {
+    fail(world, usize::MAX)?;
+    scale(world, 1).await?;
+    for owners in ["1", "2"] {
+        reach("an owner who gave its host up", || {
+            !all(world, LEASES, |l| l["metadata"]["annotations"][lease::OWNERS_FAILED] != owners)
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// The third owner gives it up: nobody gets it any more.
+pub async fn set_aside(world: &World) -> Result<(), String> {
+    let is_aside =
+        |host: &HostView| NameClass::read(&host.name, POOL_PREFIX) == NameClass::Quarantined;
+    reach("the host set aside", || world.scaleway().hosts().iter().any(is_aside)).await?;
+    reach("no other host told", || is_told(world, "NoAvailableHost")).await?;
+    empty_fleet(world).await
+}
+
+/// How the tiers of a recovery show in a trace: how many bootstraps fail at once, and how often the
+/// host is wiped for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiers {
+    /// Bootstraps that fail, all on the host that is claimed first.
+    pub failures: usize,
+    /// Wipes: one, if the host is exchanged.
+    pub wipes: usize,
+}
+
+impl Tiers {
+    /// LH21: each attempt at its time and none before it; exactly one reboot right after the third
+    /// failure, and exactly one wipe right after the eighth, if there is one.
+    pub fn check(self, steps: &[Step]) -> Result<(), String> {
+        let limits = Limits::default();
+        let dials = at_times(steps, Edge::Ssh, |call| call.ends_with(" dial"));
+        let attempts = dials.get(..self.failures).ok_or("tiers: too few bootstraps")?;
+        let mut due = limits.retry;
+        for pair in attempts.windows(2) {
+            let gap = pair[1].saturating_sub(pair[0]);
+            if gap < due || gap > due + PROMPT {
+                let (gap, due) = (gap.as_secs(), due.as_secs());
+                return Err(format!("tiers: tried again after {gap} s, due after {due} s"));
+            }
+            due = (due * 2).min(limits.retry_cap);
+        }
+        let reboots = at_times(steps, Edge::Scaleway, |call| call.ends_with("/reboot"));
+        right_after("reboot", &reboots, attempts, limits.tiers.reboot_after, 1)?;
+        let wipes = at_times(steps, Edge::Scaleway, |call| call.ends_with("/reinstall"));
+        right_after("wipe", &wipes, attempts, limits.tiers.max_attempts, self.wipes)
+    }
+}
+
+/// When the calls were made that `is` picks.
+fn at_times(steps: &[Step], edge: Edge, is: impl Fn(&str) -> bool) -> Vec<Duration> {
+    let picked = steps.iter().filter(|step| step.edge == edge && is(&step.call));
+    picked.map(|step| step.at).collect()
+}
+
+/// Something happened so often, and right after that attempt failed, counted from 1.
+fn right_after(
+    what: &str,
+    times: &[Duration],
+    attempts: &[Duration],
+    attempt: u32,
+    wanted: usize,
+) -> Result<(), String> {
+    if times.len() != wanted {
+        return Err(format!("tiers: {what} {} times, not {wanted}", times.len()));
+    }
+    let at = usize::try_from(attempt).ok().and_then(|attempt| attempt.checked_sub(1));
+    let failed = at.and_then(|at| attempts.get(at)).copied();
+    let prompt = |at: &Duration| failed.is_some_and(|f| *at >= f && *at <= f + PROMPT);
+    match times.iter().find(|at| !prompt(at)) {
+        Some(at) => Err(format!("tiers: {what} after {} s, not at its time", at.as_secs())),
+        None => Ok(()),
+    }
 }
 
 /// Scaleway refuses everything for an hour, in which a Machine more is wanted.
@@ -78,4 +165,50 @@ pub async fn forget(world: &World) -> Result<(), String> {
         return Err("forgotten: the host was wiped or rebooted".to_owned());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use applecart_sim::faults::{Class, Process};
+
+    use super::*;
+
+    /// A trace of calls at these seconds.
+    fn trace(calls: &[(u64, Edge, &str)]) -> Vec<Step> {
+        let step = |(number, (at, edge, call)): (usize, &(u64, Edge, &str))| Step {
+            number,
+            at: Duration::from_secs(*at),
+            process: Process::Provider,
+            edge: *edge,
+            class: Class::Effect,
+            conditional: false,
+            call: (*call).to_owned(),
+            answer: "200".to_owned(),
+            fault: None,
+        };
+        calls.iter().enumerate().map(step).collect()
+    }
+
+    #[test]
+    fn a_tier_that_comes_twice_too_early_or_not_at_all_is_told() {
+        // LH21
+        let three = Tiers { failures: 3, wipes: 0 };
+        let dial = |at| (at, Edge::Ssh, "5fb0ab06 dial");
+        let reboot = |at| (at, Edge::Scaleway, "POST servers/5fb0ab06/reboot");
+        let wipe = |at| (at, Edge::Scaleway, "POST servers/5fb0ab06/reinstall");
+        let tried = [dial(50), dial(110), dial(230)];
+        let with = |more: &[(u64, Edge, &str)]| three.check(&trace(&[&tried, more].concat()));
+        assert_eq!(with(&[reboot(231)]), Ok(()));
+        for (more, told) in [
+            (vec![], "reboot 0 times"),
+            (vec![reboot(231), reboot(500)], "reboot 2 times"),
+            (vec![reboot(111)], "not at its time"),
+            (vec![reboot(400)], "not at its time"),
+            (vec![reboot(231), wipe(232)], "wipe 1 times"),
+        ] {
+            assert!(with(&more).is_err_and(|why| why.contains(told)), "{told}");
+        }
+        let rushed = trace(&[dial(50), dial(51), dial(52), reboot(53)]);
+        assert!(three.check(&rushed).is_err_and(|why| why.contains("tried again after 1 s")));
+    }
 }

@@ -26,6 +26,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The objects that own hosts.
 pub const MACHINES: &str = "scalewayapplesiliconmachines.infrastructure.cluster.x-k8s.io";
 
+/// Leases, of hosts among them.
+pub const LEASES: &str = "leases.coordination.k8s.io";
+
 /// What people change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

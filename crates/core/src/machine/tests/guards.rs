@@ -1,5 +1,9 @@
 //! What must hold before a host is touched.
 
+mod rules;
+
+use rules::{EFFECTS, kind, may};
+
 use super::*;
 
 #[test]
@@ -61,24 +65,29 @@ fn the_host(seen: &mut Observed) -> &mut Host {
     }
 }
 
-const HOLDER: Dimension = (3, |seen, way| {
-    let other = LeaseHolder::Other("there/other/1".into());
-    the_lease(seen).holder = [LeaseHolder::Us, LeaseHolder::Nobody, other][way].clone();
+const HOLDER: Dimension = (4, |seen, way| {
+    let other = |name: &str| LeaseHolder::Other(format!("there/{name}/1"));
+    the_lease(seen).holder =
+        [LeaseHolder::Us, LeaseHolder::Nobody, other("other"), other(NAME)][way].clone();
 });
 const NAMES: Dimension = (8, |seen, way| {
     let (ours, theirs) =
         (seen.marker(), with(fresh(), |s| s.cluster = "0badf00d".parse().unwrap()));
     the_host(seen).name = match way {
         0 => NAME.into(),
-        1 => "pool-1".into(),
+        1 => NameClass::releasing(&ours),
         2 => NameClass::claiming(&ours),
-        3 => NameClass::releasing(&ours),
-        4 => NameClass::claiming(&theirs.marker()),
-        5 => NameClass::releasing(&theirs.marker()),
-        6 => "tuist-quarantine-1".into(),
+        3 => "pool-1".into(),
+        4 => "tuist-quarantine-1".into(),
+        5 => NameClass::claiming(&theirs.marker()),
+        6 => NameClass::releasing(&theirs.marker()),
         _ => "mine".into(),
     };
 });
+/// Our own name, our releasing and our claiming one.
+const OUR_NAMES: Dimension = (3, NAMES.1);
+/// And those that it gets when it is ours no more.
+const LEFT_NAMES: Dimension = (5, NAMES.1);
 const STATE: Dimension = (5, |seen, way| {
     the_host(seen).state = match way {
         0 => HostState::Ready,
@@ -88,18 +97,37 @@ const STATE: Dimension = (5, |seen, way| {
         _ => HostState::Stuck("locked".into()),
     };
 });
+const FIT: Dimension = (5, |seen, way| {
+    let host = the_host(seen);
+    (host.retiring, host.delivered) = (way == 1, way != 2);
+    host.server_type = if way == 3 { "M1-M".into() } else { "M2-L".into() };
+    let os = if way == 4 { ("macos-sonoma-14", "Sonoma") } else { ("macos-tahoe-26.3", "Tahoe") };
+    host.os = Some((os.0.into(), os.1.into()));
+});
 const RETIRING: Dimension = (2, |seen, way| the_host(seen).retiring = way == 1);
 const PREFIX: Dimension =
     (2, |seen, way| seen.object.pool_prefix = [Some("pool-".into()), None][way].clone());
+const GUESTS: Dimension = (6, |seen, way| {
+    seen.node = (way > 0).then(|| Node { cordoned: way != 1, ..node() });
+    let (idle, busy) = (guest("idle"), Guest { busy: true, ..guest("job") });
+    let forced = Guest { deleting: true, forced: true, ..guest("forced") };
+    let freed = Guest { agent_finalizer: false, ..forced.clone() };
+    seen.guests = [vec![], vec![idle.clone()], vec![idle], vec![busy], vec![forced], vec![freed]]
+        [way]
+        .clone();
+});
+/// No Pod, or a job.
 const JOB: Dimension = (2, |seen, way| {
     seen.node = Some(Node { cordoned: true, ..node() });
     seen.guests = vec![Guest { busy: true, ..guest("job") }];
     seen.guests.truncate(way);
 });
-const TROUBLE: Dimension = (3, |seen, way| {
+const TROUBLE: Dimension = (4, |seen, way| {
     let trouble =
-        |too_early| Some(Trouble { tried: "try", message: "x".into(), retry_at: now(), too_early });
-    seen.trouble = [None, trouble(false), trouble(true)][way].clone();
+        |tried, too_early| Some(Trouble { tried, message: "x".into(), retry_at: now(), too_early });
+    seen.trouble =
+        [None, trouble("try", false), trouble(Action::RENAME, false), trouble("try", true)][way]
+            .clone();
 });
 const WIPED: Dimension = (3, |seen, way| {
     let lease = the_lease(seen);
@@ -107,143 +135,318 @@ const WIPED: Dimension = (3, |seen, way| {
         [(None, false), (Some(minutes_ago(2)), true), (Some(minutes_ago(2)), false)][way];
 });
 const RELEASING: Dimension = (3, |seen, way| {
-    the_lease(seen).releasing_at = [None, Some(minutes_ago(1)), Some(minutes_ago(31))][way];
+    the_lease(seen).releasing_at = [None, Some(minutes_ago(1)), Some(minutes_ago(32))][way];
 });
-
-fn is_one_of(seen: &Observed, host: &Host, releases: &[Release]) -> bool {
-    releases.contains(&seen.release_of(host))
-}
-
-/// Whether a host may be renamed so.
-fn may_rename(seen: &Observed, lease: &Lease, host: &Host, to: &str) -> bool {
-    let living = seen.object.deleting_since.is_none();
-    let busy = seen.guests.iter().any(|guest| guest.busy);
-    let stuck = host.state != HostState::Ready || seen.trouble.is_some();
-    let leaving = is_one_of(seen, host, &[Release::Marked]);
-    match NameClass::read(to, seen.object.pool_prefix.as_deref().unwrap_or_default()) {
-        // LH1, LH22: wiped, and by us.
-        NameClass::Pool => leaving && lease.is_wiped(),
-        NameClass::Claiming(marker) => {
-            let fits = host.state == HostState::Ready && !host.retiring && !lease.unwiped;
-            marker == seen.marker() && living && is_one_of(seen, host, &[Release::InPool]) && fits
-        }
-        NameClass::Releasing(marker) => {
-            let given_up = !living || (seen.failures() >= 8 && !seen.is_provisioned());
-            let ours = is_one_of(seen, host, &[Release::NotBegun]);
-            marker == seen.marker() && ours && given_up && !busy
-        }
-        NameClass::Quarantined => {
-            let ours = is_one_of(seen, host, &[Release::NotBegun, Release::Marked]);
-            ours && (lease.is_wiped() || stuck)
-        }
-        NameClass::Other(name) => {
-            let claiming = host.name == NameClass::claiming(&seen.marker());
-            living && name == seen.object.name && claiming && lease.marked_at.is_some()
-        }
-        NameClass::OldMarker => false,
-    }
-}
-
-/// S3, S4, S6, S9, S12: what must hold before an effect on a host.
-fn may(seen: &Observed, action: &Action) -> bool {
-    let object = &seen.object;
-    let living = object.deleting_since.is_none();
-    let Bound::To { lease, host: HostRead::Seen(host), .. } = &seen.bound else {
-        return !action.changes_host();
+const ASIDE: Dimension = (2, |seen, way| the_lease(seen).quarantined = way == 1);
+const WORN: Dimension = (2, |seen, way| the_lease(seen).owners_failed = [0, 3][way]);
+const MARKED: Dimension =
+    (2, |seen, way| the_lease(seen).marked_at = [None, Some(minutes_ago(1))][way]);
+const DOOM: Dimension = (3, |seen, way| {
+    seen.object.terminate = way == 1;
+    seen.object.ordered = (way == 2).then(|| Ordered { at: minutes_ago(60), unsent: false });
+});
+const ORDERED: Dimension = (2, |seen, way| {
+    seen.object.ordered = (way == 1).then(|| Ordered { at: minutes_ago(60), unsent: false });
+});
+const PROVIDER_ID: Dimension = (3, |seen, way| {
+    let of = |server: &str| Some(format!("scw-applesilicon://fr-par-1/{server}").parse().unwrap());
+    seen.object.provider_id =
+        [of(SERVER), None, of("00000000-0000-4000-8000-000000000000")][way].clone();
+});
+/// All that there is, nothing, or no identity.
+const CREDENTIALS: Dimension = (3, |seen, way| {
+    seen.credentials.password = way != 1;
+    seen.identity = if way == 0 { Identity::ALL.to_vec() } else { vec![] };
+});
+/// All of it is gone.
+const BARE: Dimension = (1, |seen, _| CREDENTIALS.1(seen, 1));
+const GOING: Dimension = (2, |seen, way| {
+    seen.object.deleting_since = Some(minutes_ago([5, 32][way]));
+});
+/// Free to act, and the ways in which it is not.
+const LEAVE: Dimension = (3, |seen, way| {
+    seen.object.paused = (way == 1).then_some(Pause::Cluster);
+    seen.object.owned_by_machine = way != 2;
+});
+const BOOTSTRAP: Dimension = (7, |seen, way| {
+    let what = || "what".to_owned();
+    seen.bootstrap = match way {
+        0 => Bootstrap::None,
+        1 => Bootstrap::Running { step: None, since: now() },
+        2 => Bootstrap::Succeeded { stamp: what(), awaits_boot: None },
+        3 => Bootstrap::Incomplete(what()),
+        4 => Bootstrap::Postponed(what()),
+        5 => Bootstrap::Failed(what()),
+        _ => Bootstrap::PasswordRefused(what()),
     };
-    if let Action::TakeLease { .. } = action {
-        return lease.holder == LeaseHolder::Nobody;
-    }
-    if !action.changes_host() {
-        return true;
-    }
-    let allowed = object.finalizer
-        && !object.deleted_for_move
-        && (!living || (object.paused.is_none() && object.owned_by_machine));
-    let ours = is_one_of(seen, host, &[Release::NotBegun, Release::Marked]);
-    let doomed = !living && (object.terminate || object.ordered.is_some());
-    let guarded = match action {
-        Action::Rename { was, to, .. } => *was == host.name && may_rename(seen, lease, host, to),
-        Action::RequestWipe { .. } => {
-            let marked = is_one_of(seen, host, &[Release::Marked]);
-            marked && host.state == HostState::Ready && !lease.is_wiped()
-        }
-        Action::Reboot(_) => {
-            let fresh = object.status.bootstrap_reboot_issued != Some(true);
-            // S24: whatever runs there, lives on; no state here has waited for all of a drain.
-            let busy = seen.guests.iter().any(|guest| guest.busy);
-            living && host.name == object.name && seen.failures() >= 3 && fresh && !busy
-        }
-        Action::DeleteServer(_) => doomed && ours && lease.delete_requested_at.is_some(),
-        Action::ScheduleDeletion(_) => {
-            let early = seen.trouble.as_ref().is_some_and(|trouble| trouble.too_early);
-            doomed && ours && early && lease.delete_requested_at.is_some()
-        }
-        _ => false,
+});
+const UPKEEP: Dimension = (5, |seen, way| {
+    let current = || Upkept::Current { stamp: "stamp".into(), awaits_boot: None };
+    seen.upkeep = match way {
+        0 => Upkeep::Idle(None),
+        1 => Upkeep::Idle(Some(Looked { at: now(), generation: Some(1) })),
+        2 => Upkeep::Running,
+        3 => Upkeep::Ended(current()),
+        _ => Upkeep::Ended(Upkept::Failed("what".into())),
     };
-    allowed && guarded && lease.holder == LeaseHolder::Us
+});
+const TOLD: Dimension = (2, |seen, way| {
+    let told = [vec![], bootstrapped().object.status.conditions];
+    seen.object.status.conditions.clone_from(&told[way]);
+});
+const ATTEMPTS: Dimension =
+    (3, |seen, way| seen.object.status.bootstrap_attempts = [None, Some(3), Some(8)][way]);
+const REBOOTED: Dimension =
+    (2, |seen, way| seen.object.status.bootstrap_reboot_issued = Some(way == 1));
+const IS_BOUND: Dimension = (2, |seen, way| seen.object.machine_is_bound = way == 1);
+
+/// Looks at every state, and returns how many there were and which effects they led to.
+fn guarded(dimensions: &[Dimension]) -> (usize, BTreeSet<&'static str>) {
+    let mut reached = BTreeSet::new();
+    let states = every_state(dimensions, |seen| {
+        let decision = decide::next(now(), seen, &Limits::default());
+        let last = seen.object.deleting_since.is_some() && !seen.object.finalizer;
+        let timed = decision.action.is_some() || decision.wake.is_some() || last;
+        assert!(timed, "V6: nothing would wake it: {decision:?} in {seen:#?}");
+        if let Some(action) = &decision.action {
+            assert!(may(seen, action), "{action:?} in {seen:#?}");
+            reached.insert(kind(action));
+        }
+    });
+    (states, reached)
 }
 
-fn assert_guarded(seen: &Observed) {
-    let decision = decide::next(now(), seen, &Limits::default());
-    let timed = decision.action.is_some() || decision.wake.is_some();
-    assert!(timed, "V6: nothing would wake it: {decision:?} in {seen:#?}");
-    if let Some(action) = &decision.action {
-        assert!(may(seen, action), "{action:?} in {seen:#?}");
-    }
+/// Every state of these dimensions is guarded, and they lead to these effects at least: a guard that
+/// is never asked guards nothing.
+fn assert_guarded(dimensions: &[Dimension], effects: &[&[&str]]) {
+    let (states, reached) = guarded(dimensions);
+    assert_eq!(states, dimensions.iter().map(|(ways, _)| ways).product::<usize>());
+    let missed: Vec<&str> =
+        effects.concat().into_iter().filter(|effect| !reached.contains(effect)).collect();
+    assert_eq!(missed, [""; 0], "{reached:?}");
 }
+
+const CLAIMING: &[&str] = &["TakeLease", "NoteMarked", "Rename", "SetProviderId", "ClearLease"];
+const PREPARING: &[&str] = &["StoreCredentials", "CreateIdentity", "StartBootstrap"];
+const KEEPING: &[&str] = &["RecordBootstrap", "StartUpkeep", "StopBootstrap", "NoteHealthy"];
+const RECOVERING: &[&str] = &["Reboot", "Cordon", "DeleteGuest"];
+const RETURNING: &[&str] = &["NoteReleasing", "RequestWipe", "NoteWiped", "NoteQuarantined"];
+const EMPTYING: &[&str] = &["DeleteGuest", "FreeGuest", "DeleteNode"];
+const CLEANING: &[&str] = &["DeleteGuest", "FreeGuest", "DeleteNode", "DeleteCredentials"];
+const DELETING: &[&str] = &["NoteDelete", "DeleteServer", "ScheduleDeletion"];
+const ENDING: &[&str] = &["DeleteIdentity", "RemoveFinalizer"];
+const LEAVING: &[&str] = &["LeaveLease", "NoteMoving"];
+const ORDERING: &[&str] = &["NoteOrder", "Create"];
+const TELLING: &[&str] = &["AddFinalizer", "WriteStatus", "BlockMove"];
 
 #[test]
-fn every_state_of_a_living_machine_guards_what_it_does_to_a_host() {
-    // G6
-    let dimensions: &[Dimension] = &[
-        (2, |seen, way| seen.object.paused = [None, Some(Pause::Cluster)][way]),
-        (2, |seen, way| seen.object.owned_by_machine = way == 0),
-        HOLDER,
-        NAMES,
-        STATE,
-        RETIRING,
-        PREFIX,
-        JOB,
-        (3, |seen, way| seen.object.status.bootstrap_attempts = [None, Some(3), Some(8)][way]),
-        (2, |seen, way| seen.object.status.bootstrap_reboot_issued = Some(way == 1)),
-        (2, |seen, way| seen.object.machine_is_bound = way == 1),
-        (2, |seen, way| the_lease(seen).marked_at = [None, Some(minutes_ago(1))][way]),
-        (2, |seen, way| the_lease(seen).owners_failed = [0, 3][way]),
-        WIPED,
+fn every_kind_of_effect_is_reached_somewhere() {
+    let tables = [
+        CLAIMING, PREPARING, KEEPING, RECOVERING, RETURNING, CLEANING, DELETING, ENDING, LEAVING,
+        ORDERING, TELLING,
     ];
-    let states = every_state(dimensions, assert_guarded);
-    assert_eq!(states, 552_960);
+    let reached: BTreeSet<&str> = tables.concat().into_iter().collect();
+    assert_eq!(reached, EFFECTS.iter().copied().collect());
 }
 
 #[test]
-fn every_state_of_a_machine_that_goes_guards_what_it_does_to_a_host() {
-    // G6, P22
-    let dimensions: &[Dimension] = &[
-        (1, |seen, _| seen.object.deleting_since = Some(minutes_ago(5))),
-        (2, |seen, way| seen.object.paused = [None, Some(Pause::Cluster)][way]),
-        (2, |seen, way| seen.object.deleted_for_move = way == 1),
-        HOLDER,
+fn every_state_of_a_claim_guards_what_it_does_to_a_host() {
+    // G6
+    let dimensions = [
+        LEAVE,
+        (3, HOLDER.1),
         NAMES,
+        STATE,
+        FIT,
+        PREFIX,
+        MARKED,
+        WIPED,
+        (2, RELEASING.1),
+        ASIDE,
+        PROVIDER_ID,
+        ORDERED,
+    ];
+    // A Machine that has all it needs begins to bootstrap.
+    let others = ["StartBootstrap", "NoteReleasing", "RequestWipe", "NoteWiped"];
+    let others = [&others[..], &["DeleteCredentials"]].concat();
+    assert_guarded(&dimensions, &[CLAIMING, &others]);
+}
+
+#[test]
+fn every_state_of_a_bootstrap_and_its_recovery_guards_what_it_does_to_a_host() {
+    // G6, LH21
+    let dimensions = [
+        LEAVE,
+        STATE,
+        PREFIX,
+        JOB,
+        ATTEMPTS,
+        REBOOTED,
+        IS_BOUND,
+        WORN,
+        BOOTSTRAP,
+        UPKEEP,
+        TOLD,
+        CREDENTIALS,
+    ];
+    let effects = [PREPARING, KEEPING, &["Reboot", "Rename"]];
+    assert_guarded(&dimensions, &effects);
+}
+
+#[test]
+fn every_state_of_an_exchange_guards_what_it_does_to_a_host() {
+    // G6, S2, LH1
+    let dimensions = [
+        (
+            1,
+            (|seen, _| seen.object.status.bootstrap_attempts = Some(8)) as fn(&mut Observed, usize),
+        ),
+        LEFT_NAMES,
+        STATE,
+        PREFIX,
+        WIPED,
+        RELEASING,
+        ASIDE,
+        WORN,
+        TROUBLE,
+        GUESTS,
+        PROVIDER_ID,
+        CREDENTIALS,
+    ];
+    let effects =
+        [RETURNING, CLEANING, &["Cordon", "Rename", "SetProviderId", "ClearLease", "NoteMarked"]];
+    assert_guarded(&dimensions, &effects);
+}
+
+#[test]
+fn every_state_of_a_release_guards_what_it_does_to_a_host() {
+    // G6, P22: under a name of ours.
+    let dimensions = [
+        BARE,
+        GOING,
+        OUR_NAMES,
         STATE,
         RETIRING,
         PREFIX,
-        JOB,
+        GUESTS,
         TROUBLE,
-        (3, |seen, way| {
-            seen.object.terminate = way == 1;
-            let ordered = Ordered { at: minutes_ago(60), unsent: false };
-            seen.object.ordered = (way == 2).then_some(ordered);
-        }),
+        DOOM,
         (2, |seen, way| {
-            the_lease(seen).delete_requested_at = [None, Some(minutes_ago(31))][way];
+            the_lease(seen).delete_requested_at = [None, Some(minutes_ago(32))][way];
         }),
-        (2, |seen, way| the_lease(seen).quarantined = way == 1),
+        ASIDE,
         WIPED,
         RELEASING,
     ];
-    let states = every_state(dimensions, assert_guarded);
-    assert_eq!(states, 1_244_160);
+    let effects = [RETURNING, DELETING, EMPTYING, &["Cordon", "Rename", "ClearLease"]];
+    assert_guarded(&dimensions, &effects);
+}
+
+#[test]
+fn every_state_at_the_end_of_a_release_guards_what_goes_with_it() {
+    // G6, C5: under any name, whoever holds it.
+    let dimensions = [
+        (1, GOING.1),
+        HOLDER,
+        NAMES,
+        (3, |seen, way| {
+            seen.object.paused = (way == 1).then_some(Pause::Annotation);
+            seen.object.deleted_for_move = way == 2;
+        }),
+        PREFIX,
+        GUESTS,
+        DOOM,
+        ASIDE,
+        WIPED,
+        PROVIDER_ID,
+        CREDENTIALS,
+        (2, |seen, way| {
+            seen.bootstrap = [Bootstrap::None, Bootstrap::Failed("what".into())][way].clone();
+        }),
+    ];
+    let effects = [
+        CLEANING,
+        ENDING,
+        &["TakeLease", "Cordon", "Rename", "NoteDelete", "NoteReleasing"],
+        &["ClearLease", "StopBootstrap"],
+    ];
+    assert_guarded(&dimensions, &effects);
+}
+
+/// What is known of a host that nobody saw: where its Lease is, and what the read of it said.
+const UNSEEN: Dimension = (10, |seen, way| {
+    let server: applecart_api::ids::ServerId = SERVER.parse().unwrap();
+    let to = |holder: LeaseHolder, host| {
+        let lease = Lease { holder, ..ours() };
+        Bound::To { server: server.clone(), lease, host }
+    };
+    let other = LeaseHolder::Other("there/other/1".into());
+    seen.bound = match way {
+        0 => to(LeaseHolder::Us, HostRead::Gone),
+        1 => to(LeaseHolder::Nobody, HostRead::Gone),
+        2 => to(other, HostRead::Gone),
+        3 => to(LeaseHolder::Us, HostRead::Failed("503".into())),
+        4 => Bound::Several(vec![server.clone(), server.clone()]),
+        5 => Bound::NotRead(None),
+        6 => Bound::NotRead(Some((server.clone(), ours()))),
+        7 => Bound::NotRead(Some((server.clone(), Lease { moved: true, ..ours() }))),
+        8 => Bound::Unbound(Candidates::Failed("503".into())),
+        _ => Bound::Unbound(Candidates::Listed(vec![])),
+    };
+});
+
+#[test]
+fn every_state_without_a_host_to_see_guards_what_it_gives_up() {
+    // G6, LH16
+    let dimensions = [
+        UNSEEN,
+        LEAVE,
+        GUESTS,
+        PROVIDER_ID,
+        CREDENTIALS,
+        ORDERED,
+        IS_BOUND,
+        TOLD,
+        (2, |seen, way| seen.object.deleting_since = [None, Some(minutes_ago(1))][way]),
+        (2, |seen, way| seen.object.deleted_for_move = way == 1),
+        (2, |seen, way| seen.object.finalizer = way == 0),
+        (2, |seen, way| {
+            let id = [Some(SERVER.to_owned()), None];
+            seen.object.status.server_id.clone_from(&id[way]);
+        }),
+    ];
+    let effects =
+        [CLEANING, ENDING, LEAVING, &["SetProviderId", "ClearLease", "AddFinalizer", "NoteOrder"]];
+    assert_guarded(&dimensions, &effects);
+}
+
+#[test]
+fn every_state_that_is_told_first_guards_what_it_tells() {
+    // G6: what comes before the effect itself.
+    let dimensions = [
+        LEAVE,
+        HOLDER,
+        OUR_NAMES,
+        MARKED,
+        TOLD,
+        CREDENTIALS,
+        (2, |seen, way| the_lease(seen).moved = way == 1),
+        (2, |seen, way| seen.object.move_is_blocked = way == 1),
+        (2, |seen, way| seen.object.deleting_since = [None, Some(minutes_ago(1))][way]),
+    ];
+    let mut reached = BTreeSet::new();
+    every_state(&dimensions, |seen| {
+        let told = with(seen.clone(), |seen| seen.object.status = told(seen));
+        for seen in [seen, &told] {
+            if let Some(action) = decide(now(), seen, &Limits::default()).action {
+                assert!(may(seen, &action), "{action:?} in {seen:#?}");
+                reached.insert(kind(&action));
+            }
+        }
+    });
+    for effect in ["WriteStatus", "BlockMove", "NoteMoving"] {
+        assert!(reached.contains(effect), "{effect} is not among {reached:?}");
+    }
 }
 
 #[test]

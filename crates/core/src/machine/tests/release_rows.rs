@@ -98,13 +98,13 @@ fn wipe_rows() -> Vec<Row> {
             Reason::Wiping,
         ),
         (
-            "wipe seen",
+            "wipe seen (LH22)",
             in_state(HostState::Reinstalling),
             Some(Action::NoteWiped(server())),
             Reason::Wiping,
         ),
         (
-            "rebooting is not wiping",
+            "rebooting is not wiping (LH22)",
             in_state(HostState::Rebooting),
             None,
             Reason::HostChanging("rebooting".into()),
@@ -116,7 +116,7 @@ fn wipe_rows() -> Vec<Row> {
             Reason::CannotWipe("locked".into()),
         ),
         (
-            "wiped",
+            "wiped: into the pool, and not before (LH1)",
             released(wiped.clone()),
             Some(rename(&releasing_name, &in_pool)),
             Reason::Releasing,
