@@ -94,14 +94,14 @@ fn claim_rows() -> Vec<Row> {
     vec![
         (
             "no finalizer",
-            with(fresh(), |s| s.object.finalizer = false),
+            with(fresh(), |s| (s.object.finalizer, s.object.move_is_blocked) = (false, false)),
             Some(Action::AddFinalizer { block_move: true }),
             Reason::Adopting,
         ),
         (
             "no finalizer, and nothing can be claimed yet",
             with(fresh(), |s| {
-                s.object.finalizer = false;
+                (s.object.finalizer, s.object.move_is_blocked) = (false, false);
                 s.object.waiting_for = Some("its Machine to exist".into());
             }),
             Some(Action::AddFinalizer { block_move: false }),

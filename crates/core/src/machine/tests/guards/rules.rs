@@ -92,8 +92,9 @@ impl<'a> Case<'a> {
         let listed = matches!(self.seen.bound, Bound::Unbound(Candidates::Listed(_)));
         let unowned = self.lease.is_none_or(|l| !matches!(l.holder, LeaseHolder::Other(_)));
         let wiped = self.is_one_of(&[Release::Marked]) && self.is_wiped();
-        unowned
-            && (self.is_gone() || listed || wiped || self.is_quarantined() || self.is_one_of(aside))
+        let over = listed || wiped || self.is_quarantined() || self.is_one_of(aside);
+        // On a host that does not exist nobody works, whoever holds its Lease.
+        self.is_gone() || (unowned && over)
     }
 
     /// The Node is that of our host.
@@ -332,7 +333,7 @@ fn may_empty(case: &Case<'_>, action: &Action) -> bool {
 fn may_write(case: &Case<'_>, action: &Action) -> bool {
     let (seen, object) = (case.seen, &case.seen.object);
     match action {
-        Action::AddFinalizer => {
+        Action::AddFinalizer { .. } => {
             case.living && object.owned_by_machine && object.paused.is_none() && !object.finalizer
         }
         Action::RemoveFinalizer => !case.living && object.finalizer && may_let_go(case),
