@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use applecart_api::credential::is_told;
 use applecart_api::ids::ProviderId;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
@@ -107,10 +108,10 @@ impl fmt::Display for UserName {
 pub struct Password(SecretString);
 
 impl Password {
-    /// Refuses what is no password, before any host is touched: an empty text, and `<sealed>`.
+    /// Refuses what is no password, before any host is touched: blanks, and `<sealed>`.
     pub fn new(password: SecretString) -> Result<Self, ConfigError> {
         match password.expose_secret() {
-            "" | kcpassword::SEALED => Err(ConfigError::PasswordMissing),
+            text if !is_told(text) => Err(ConfigError::PasswordMissing),
             text if text.contains(['\n', '\r', '\0']) => Err(ConfigError::PasswordUnusable),
             _ => Ok(Self(password)),
         }
@@ -512,7 +513,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_sealed_or_empty_password_is_refused_before_any_host_is_touched() {
-        for text in ["", kcpassword::SEALED] {
+        for text in ["", " ", kcpassword::SEALED, "<Sealed>\n"] {
             assert_eq!(Password::new(text.into()).unwrap_err(), ConfigError::PasswordMissing);
         }
         for text in ["a\nb", "a\0b"] {

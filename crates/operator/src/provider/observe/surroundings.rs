@@ -1,13 +1,14 @@
 //! What stands around a host in Kubernetes, and what it can be installed with. Reads only.
 
 use applecart_api::condition::is_true;
+use applecart_api::credential::is_told;
 use applecart_api::ids::Zone;
 use applecart_api::keys::{finalizer, label, owned};
 use applecart_core::machine::{
     Bootstrap, Bound, Credentials, Guest, HostRead, HostState, Image, Images, Node, Observed,
     Release, is_due,
 };
-use applecart_scaleway::{Os, SEALED};
+use applecart_scaleway::Os;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node as StoredNode, NodeCondition, Pod, Secret};
 use kube::api::ListParams;
@@ -189,8 +190,7 @@ async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
 /// What a Secret has under `name`: empty is the same as absent, and so is the marker that older
 /// versions stored for a password that they were not told (P19).
 fn value(secret: &Secret, name: &str) -> Option<SecretString> {
-    let value = &secret.data.as_ref()?.get(name)?.0;
-    let told = !value.is_empty() && value.as_slice() != SEALED.as_bytes();
     // Not text: told when it is used, with what to do about it.
-    told.then(|| SecretString::from(String::from_utf8_lossy(value).into_owned()))
+    let value = String::from_utf8_lossy(&secret.data.as_ref()?.get(name)?.0);
+    is_told(&value).then(|| SecretString::from(value.into_owned()))
 }
