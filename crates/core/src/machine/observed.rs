@@ -294,7 +294,9 @@ pub struct Image {
 pub struct Credentials {
     /// The fleet's SSH key, stored and registered.
     pub fleet_key: FleetKey,
-    /// The host's password is stored for us.
+    /// There is a Secret for the host's password and key, whatever it holds.
+    pub stored: bool,
+    /// It holds a password that can be used.
     pub password: bool,
     /// It is another one than the last bootstrap of this process used.
     pub renewed: bool,

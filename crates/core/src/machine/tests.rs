@@ -130,8 +130,13 @@ fn prepared() -> Observed {
     let mut seen = bound(NAME, ours());
     seen.object.provider_id =
         Some(format!("scw-applesilicon://fr-par-1/{SERVER}").parse().unwrap());
-    seen.credentials =
-        Credentials { fleet_key: FleetKey::Ready, password: true, renewed: false, token: true };
+    seen.credentials = Credentials {
+        fleet_key: FleetKey::Ready,
+        stored: true,
+        password: true,
+        renewed: false,
+        token: true,
+    };
     seen.identity = Identity::ALL.to_vec();
     seen
 }

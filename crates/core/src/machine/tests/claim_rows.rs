@@ -347,7 +347,16 @@ fn lost_rows() -> Vec<Row> {
         ),
         (
             "back in the pool, with our password",
-            with(bound("pool-1", returned.clone()), |s| s.credentials.password = true),
+            with(bound("pool-1", returned.clone()), |s| {
+                s.credentials.stored = true;
+                s.credentials.password = true;
+            }),
+            Some(Action::DeleteCredentials),
+            Reason::HostReleased(why),
+        ),
+        (
+            "back in the pool, with a sealed password and a pin (S17)",
+            with(bound("pool-1", returned.clone()), |s| s.credentials.stored = true),
             Some(Action::DeleteCredentials),
             Reason::HostReleased(why),
         ),

@@ -168,8 +168,8 @@ async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
         let ((identity, token), stored) =
             tokio::try_join!(biased; left.identity(), left.credentials())?;
         let token = token.is_some_and(|secret| value(&secret, "token").is_some());
-        let password = stored.and_then(|secret| value(&secret, owned::PASSWORD));
-        Ok(Some(Kit { identity, token, password }))
+        let password = stored.as_ref().and_then(|secret| value(secret, owned::PASSWORD));
+        Ok(Some(Kit { identity, token, stored: stored.is_some(), password }))
     };
     let kit = context.memory.kits.get(left.machine, &turn.reading, Box::pin(read)).await?;
     let kit = kit.unwrap_or_default();
@@ -179,6 +179,7 @@ async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     };
     turn.seen.credentials = Credentials {
         fleet_key: context.fleet_keys.of(&fleet(&turn.object)),
+        stored: kit.stored,
         password: kit.password.is_some(),
         renewed: used.as_ref().is_some_and(is_other),
         token: kit.token,
