@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use applecart_mac::{
     Cause, Command, Dial, Done, FleetWide, HostConfig, KeyPair, Mac, MacError, Next, Password,
-    Payload, PerHost, Report, Step, StepError, Tailscale, Target, bootstrap, kcpassword, paths, pf,
+    Payload, PerHost, Progress, Report, Step, StepError, Tailscale, Target, bootstrap, kcpassword,
+    paths, pf,
 };
 use applecart_sim::mac::{
     AgentHealth, AgentStart, Effect, Gate, OWN_ADDRESSES, Packet, SimMac, SimNetwork, USER,
@@ -165,11 +166,12 @@ async fn a_factory_mac_becomes_a_node_and_a_second_run_only_reads() {
     let mac = SimMac::new("a", PASSWORD);
     let told = Mutex::new(Vec::new());
     let tell = |progress| told.lock().unwrap().push(progress);
+    tell(Progress::waiting_for_ssh(&desired()));
     let report = bootstrap(&mac.connect(), &desired(), &tell).await.unwrap();
     assert_eq!(changed(&report), Step::ALL);
     let told = told.into_inner().unwrap();
-    assert_eq!(told.iter().map(|p| p.index).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
-    assert!(told.iter().all(|p| p.total == 9 && !p.name.is_empty()));
+    assert_eq!(told.iter().map(|p| p.index).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
+    assert!(told.iter().all(|p| p.total == 10 && !p.name.is_empty()));
     assert_converges(&mac, "no fault").await;
     assert_nothing_leaked(&mac, &[Ok(report)]);
     assert_no_canary(&format!("{:?} {told:?} {mac:?}", desired()));

@@ -359,6 +359,8 @@ pub enum Bootstrap {
         stamp: String,
         /// What counts from the next boot on, if anything.
         awaits_boot: Option<String>,
+        /// What there was to do, for people.
+        did: String,
     },
     /// All that makes the host a Node is done; something beside it failed, and said this.
     Incomplete(String),

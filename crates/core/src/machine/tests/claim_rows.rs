@@ -177,7 +177,7 @@ fn claim_rows() -> Vec<Row> {
 
 fn bootstrap_rows() -> Vec<Row> {
     let since = now();
-    let step = Some(("power".to_owned(), 3, 9));
+    let step = Some(("no sleep".to_owned(), 4, 10));
     vec![
         (
             "claimed",
@@ -416,7 +416,7 @@ fn keep_rows() -> Vec<Row> {
             "well again after owners that failed",
             with_lease(well(), |lease| lease.owners_failed = 2),
             Some(Action::NoteHealthy(server())),
-            Reason::Bootstrapped,
+            Reason::Bootstrapped(None),
         ),
     ]
 }

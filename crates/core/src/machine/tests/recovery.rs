@@ -91,13 +91,15 @@ fn a_bootstrap_that_waits_for_running_vms_has_not_failed() {
 #[test]
 fn a_bootstrap_that_ended_well_is_recorded_with_its_stamp() {
     let seen = with(prepared(), |seen| {
-        seen.bootstrap = Bootstrap::Succeeded { stamp: "abc".into(), awaits_boot: None };
+        let (stamp, did) = ("abc".into(), "9 of 9 steps changed in 84 s".into());
+        seen.bootstrap = Bootstrap::Succeeded { stamp, awaits_boot: None, did };
         seen.object.status.bootstrap_attempts = Some(2);
     });
-    let Some(Action::RecordBootstrap(told)) = decide(now(), &seen, &Limits::default()).action
-    else {
+    let Decision { action, reason, .. } = decide(now(), &seen, &Limits::default());
+    let Some(Action::RecordBootstrap(told)) = action else {
         panic!("the success is not recorded");
     };
+    assert_eq!(reason.to_string(), "bootstrapped: 9 of 9 steps changed in 84 s");
     assert_eq!(told.tart_kubelet_binary_sha.as_deref(), Some("abc"));
     assert_eq!(told.bootstrap_attempts, None);
     assert!(is_true(&told.conditions, "Bootstrapped"));
