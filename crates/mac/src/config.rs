@@ -273,6 +273,10 @@ impl HostConfig {
             let labels: Vec<_> = host.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
             arguments.push(format!("--node-labels={}", labels.join(",")));
         }
+        // K6: such a host is reached in its tailnet, or not at all.
+        if self.fleet.tailscale.is_some() {
+            arguments.push("--node-ip-source=tailscale".to_owned());
+        }
         if let Some(id) = &host.provider_id {
             arguments.push(format!("--provider-id={id}"));
         }
@@ -557,6 +561,9 @@ pub(crate) mod tests {
                 "--provider-id=scw-applesilicon://fr-par-1/5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e",
             ]
         );
+        let joined = in_tailnet(&["tag:ci"], Some("tskey-auth-x")).unwrap().agent_arguments();
+        assert_eq!(joined[6], "--node-ip-source=tailscale");
+        assert!(joined[5].starts_with("--node-labels=") && joined[7].starts_with("--provider-id="));
     }
 
     #[test]
