@@ -320,6 +320,7 @@ async fn a_broken_sudo_rule_with_the_password_in_it_is_replaced_and_never_shown(
 
 #[tokio::test(start_paused = true)]
 async fn an_auto_login_file_of_the_older_system_is_left_alone() {
+    // S19, S24: it works as it is, and a login would end the session with its VMs.
     let mac = converged().await;
     let mut older = kcpassword::encode(PASSWORD);
     older.truncate(22);

@@ -144,6 +144,7 @@ fn a_reboot_that_failed_keeps_its_one_shot() {
 
 #[test]
 fn a_tier_of_zero_is_off() {
+    // Seed 003, P20: each tier is opt-out on its own.
     assert_eq!(done(&failed(100), &tiers(0, 0)), None);
     assert_eq!(done(&failed(100), &tiers(3, 0)), Some(Action::Reboot(server())));
     assert!(matches!(done(&failed(100), &tiers(0, 8)), Some(Action::Rename { .. })));
