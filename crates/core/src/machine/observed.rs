@@ -291,6 +291,7 @@ pub struct Image {
 
 /// What a bootstrap needs besides the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "four facts, each seen on its own")]
 pub struct Credentials {
     /// The fleet's SSH key, stored and registered.
     pub fleet_key: FleetKey,
