@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use applecart_mac::kcpassword;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kube::Client;
@@ -98,20 +99,35 @@ impl Canaries {
     }
 }
 
-/// How a secret may look: as it is, in hex, and in base64 at each of three offsets.
+/// How a secret may look: as it is and as macOS keeps it for its auto-login, and each of these in
+/// every encoding (S16).
 fn forms(secret: &str) -> Vec<String> {
     if secret.len() < SHORTEST {
         return Vec::new();
     }
-    let mut all = vec![secret.to_owned()];
-    all.push(secret.bytes().fold(String::new(), |mut text, byte| {
+    let mut all = encodings(secret.as_bytes());
+    // Without the padding, which is no secret.
+    all.extend(encodings(&kcpassword::encode(secret)[..secret.len()]));
+    all
+}
+
+/// Plain, percent-encoded, in hex, and in base64 at each of three offsets.
+fn encodings(secret: &[u8]) -> Vec<String> {
+    let mut all = vec![String::from_utf8_lossy(secret).into_owned()];
+    let (mut percent, mut hex) = (String::new(), String::new());
+    for &byte in secret {
         // Writing to a String cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    }));
+        let _ = write!(hex, "{byte:02x}");
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            percent.push(char::from(byte));
+        } else {
+            let _ = write!(percent, "%{byte:02X}");
+        }
+    }
+    all.extend([percent, hex]);
     for offset in 0..3 {
         let mut bytes = vec![0; offset];
-        bytes.extend(secret.bytes());
+        bytes.extend(secret);
         // Without the characters that depend on what stands before and after.
         let encoded = STANDARD.encode(&bytes);
         let start = if offset == 0 { 0 } else { 4 };
@@ -163,11 +179,21 @@ mod tests {
 
     #[test]
     fn a_secret_is_known_in_every_encoding_whatever_stands_around_it() {
-        let secret = "s3cret-of-a-Mac";
+        // S16
+        let secret = "s3cret/of@a-Mac";
         let known = forms(secret);
         let is_seen = |text: &str| known.iter().any(|form| text.contains(form.as_str()));
-        assert!(is_seen("sudo: s3cret-of-a-Mac\n"));
-        assert!(is_seen("7333637265742d6f662d612d4d6163"));
+        assert!(is_seen("sudo: s3cret/of@a-Mac\n"));
+        assert!(is_seen("7333637265742f6f6640612d4d6163"));
+        assert!(is_seen("vnc://m1:s3cret%2Fof%40a-Mac@198.51.100.7:59010"));
+        // The secret in macOS's auto-login file, by hand: each byte XOR the key's.
+        let kept = [
+            0x0e, 0xba, 0x31, 0x51, 0xb7, 0xc8, 0xf2, 0x85, 0xc5, 0xf9, 0x7e, 0x50, 0xc4, 0x33,
+            0x40, 0xd2,
+        ];
+        assert!(is_seen(&STANDARD.encode(kept)));
+        assert!(is_seen("kcpassword: 0eba3151b7c8f285c5f97e50c43340d2bcddea"));
+        assert!(is_seen(&String::from_utf8_lossy(&[b"kept: ", &kept[..], b"\0"].concat())));
         for before in ["", "a", "ab", "abc", "password: "] {
             let text = STANDARD.encode(format!("{before}{secret} and more"));
             assert!(is_seen(&text), "{before:?}: {text}");

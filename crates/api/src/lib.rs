@@ -6,6 +6,7 @@ pub mod cluster_api;
 pub mod condition;
 pub mod control_plane;
 mod crds;
+pub mod credential;
 pub mod ids;
 pub mod keys;
 pub mod machine;

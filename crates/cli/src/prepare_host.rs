@@ -88,8 +88,7 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
             finished(&report, &arguments.address)
         }
         Err(error) => {
-            summary(&mut out, &error.earlier)?;
-            writeln!(out, "{:<20} failed     {:>6.1} s", error.step, error.took.as_secs_f64())?;
+            summary(&mut out, &error.steps().steps)?;
             bail!("{}{}", error.explain(), what_to_do(&error))
         }
     }
@@ -108,14 +107,8 @@ async fn dry_run(mac: &dyn Mac, user: &UserName, password: &Password) -> anyhow:
 }
 
 fn summary(out: &mut impl Write, steps: &[StepReport]) -> anyhow::Result<()> {
-    for step in steps {
-        let done = match &step.done {
-            Done::Unchanged => "unchanged",
-            Done::Changed => "changed",
-            Done::Postponed(_) => "postponed",
-            Done::Failed(_) => "failed",
-        };
-        writeln!(out, "{:<20} {done:<10} {:>6.1} s", step.step, step.took.as_secs_f64())?;
+    for StepReport { step, done, took, .. } in steps {
+        writeln!(out, "{step:<20} {done:<10} {:>6.1} s", took.as_secs_f64())?;
     }
     Ok(())
 }

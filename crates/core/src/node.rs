@@ -20,4 +20,4 @@ mod status;
 
 pub use action::Action;
 pub use decide::{Decision, Limits, Reason, decide};
-pub use observed::{Health, LeaseObject, NodeObject, Observed, Registration};
+pub use observed::{Address, Health, LeaseObject, NodeObject, Observed, Registration};

@@ -2,16 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Mutex;
 
 use applecart_api::clock::Clock;
-use applecart_core::node::Health;
+use applecart_core::node::{Address, Health};
 use applecart_core::pod::VmName;
 use kube::Client;
 
 use crate::config::Config;
+use crate::tailnet::Tailnet;
 use crate::vm::Vm;
-use crate::{health, node, pods};
+use crate::{health, node, pods, tailnet};
 
 /// What all parts of the agent share.
 pub(crate) struct Agent<V> {
@@ -24,6 +26,15 @@ pub(crate) struct Agent<V> {
     pub slots: Mutex<BTreeSet<VmName>>,
     /// Whether Tart answers.
     pub health: Mutex<Health>,
+    /// The Node's address.
+    pub address: Mutex<Address>,
+}
+
+impl<V> Agent<V> {
+    /// The Node's address, if it is known.
+    pub fn node_ip(&self) -> Option<IpAddr> {
+        self.address.lock().expect("no panic while the address is held").known()
+    }
 }
 
 /// Runs the agent for ever: keeps the Node registered and runs its Pods as VMs.
@@ -36,8 +47,15 @@ pub(crate) struct Agent<V> {
 ///
 /// # Assumptions
 /// - It is the only agent on the host, and the only one for this Node.
-pub async fn run(config: Config, client: Client, vm: impl Vm, clock: Clock) -> Infallible {
+pub async fn run(
+    config: Config,
+    client: Client,
+    vm: impl Vm,
+    tailnet: impl Tailnet,
+    clock: Clock,
+) -> Infallible {
     let agent = Agent {
+        address: Mutex::new(config.node_ip.at_start()),
         config,
         client,
         vm,
@@ -45,10 +63,13 @@ pub async fn run(config: Config, client: Client, vm: impl Vm, clock: Clock) -> I
         slots: Mutex::default(),
         health: Mutex::new(Health::Good),
     };
+    // First of all, so that a restart takes no address off a Node that has one.
+    tailnet::look(&agent, &tailnet).await;
     tokio::select! {
         biased;
         never = node::run(&agent) => never,
         never = pods::run(&agent) => never,
         never = health::run(&agent) => never,
+        never = tailnet::run(&agent, &tailnet) => never,
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use applecart_core::{node, pod};
 use clap::Parser;
 
-use crate::flags::Flags;
+use crate::flags::{Flags, NodeIpSource};
 
 /// VMs that macOS lets run at once.
 const SLOTS: usize = 2;
@@ -16,12 +16,16 @@ const SLOTS: usize = 2;
 /// Everything that the agent is configured with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The Node's name, address, labels and size.
+    /// The Node's name, labels and size.
     pub registration: node::Registration,
+    /// Where its address comes from.
+    pub node_ip: NodeIp,
     /// Where the API server is and who we are; `None` for the usual places.
     pub kubeconfig: Option<PathBuf>,
     /// Tart's command line.
     pub tart_binary: PathBuf,
+    /// Tailscale's command line.
+    pub tailscale_binary: PathBuf,
     /// Where the agent keeps a record of each VM, and its share.
     pub state_dir: PathBuf,
     /// How long things may take and how often they are looked at.
@@ -41,9 +45,25 @@ impl Config {
     pub fn node_name(&self) -> &str {
         &self.registration.name
     }
+}
 
-    pub(crate) fn node_ip(&self) -> Option<IpAddr> {
-        self.registration.address
+/// Where the Node's address comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeIp {
+    /// It was given, or there is none.
+    Given(Option<IpAddr>),
+    /// The tailnet's, and no other (K6).
+    Tailnet,
+}
+
+impl NodeIp {
+    /// What is known of it before anybody is asked.
+    pub(crate) fn at_start(self) -> node::Address {
+        match self {
+            Self::Given(Some(address)) => node::Address::Known(address),
+            Self::Given(None) => node::Address::Untold,
+            Self::Tailnet => node::Address::Awaited("Tailscale was not asked yet".to_owned()),
+        }
     }
 }
 
@@ -54,14 +74,18 @@ impl From<Flags> for Config {
                 name: flags.node_name,
                 labels: flags.node_labels.into_iter().flatten().collect(),
                 provider_id: Some(flags.provider_id).filter(|id| !id.is_empty()),
-                address: flags.node_ip,
                 cpu: flags.host_cpu,
                 memory_mib: flags.host_memory_mb,
                 pods: flags.max_pods,
                 kubelet_version: flags.kubelet_version,
             },
+            node_ip: match (flags.node_ip, flags.node_ip_source) {
+                (None, NodeIpSource::Tailscale) => NodeIp::Tailnet,
+                (given, NodeIpSource::Auto | NodeIpSource::Tailscale) => NodeIp::Given(given),
+            },
             kubeconfig: flags.kubeconfig,
             tart_binary: flags.tart_binary,
+            tailscale_binary: flags.tailscale_binary,
             state_dir: flags.state_dir,
             timing: Timing {
                 boot_deadline: flags.boot_deadline,
@@ -164,11 +188,13 @@ mod tests {
             "--host-memory-mb=14336",
             "--max-pods=3",
             "--node-labels=tuist.dev/fleet=runners,a=b",
+            "--node-ip-source=tailscale",
             "--provider-id=scw-applesilicon://fr-par-1/5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e",
         ])
         .unwrap();
         assert_eq!(config.node_name(), "mac-1");
         assert_eq!(config.kubeconfig, Some("/etc/tart-kubelet/kubeconfig".into()));
+        assert_eq!(config.node_ip, NodeIp::Tailnet);
         let registration = config.registration;
         assert_eq!((registration.cpu, registration.memory_mib, registration.pods), (8, 14_336, 3));
         assert_eq!(registration.labels["tuist.dev/fleet"], "runners");
@@ -186,6 +212,8 @@ mod tests {
         assert_eq!(config.registration.pods, 2);
         assert_eq!(config.tart_binary, PathBuf::from("/usr/local/bin/tart"));
         assert_eq!(config.timing, Timing::default());
+        assert_eq!(config.node_ip, NodeIp::Given(None));
+        assert_eq!(config.tailscale_binary, PathBuf::from("/usr/local/bin/tailscale"));
     }
 
     #[test]
@@ -195,11 +223,19 @@ mod tests {
             ("--host-cpu=many", "--host-cpu"),
             ("--boot-deadline=soon", "--boot-deadline"),
             ("--node-ip=nowhere", "--node-ip"),
+            ("--node-ip-source=en0", "possible values: auto, tailscale"),
         ] {
             let error = Config::from_args(["x", "--node-name=m", flag]).unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
         assert!(Config::from_args(["x"]).unwrap_err().to_string().contains("--node-name"));
+    }
+
+    #[test]
+    fn an_address_that_is_given_goes_before_any_source() {
+        let given = ["x", "--node-name=m", "--node-ip=10.0.0.7", "--node-ip-source=tailscale"];
+        let address = "10.0.0.7".parse().unwrap();
+        assert_eq!(Config::from_args(given).unwrap().node_ip, NodeIp::Given(Some(address)));
     }
 
     #[test]

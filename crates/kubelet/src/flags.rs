@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use jiff::SignedDuration;
 
 const EXAMPLE: &str = "Example:
@@ -24,9 +24,13 @@ pub(crate) struct Flags {
     #[arg(long, env = "TART_KUBELET_PROVIDER_ID", default_value = "", hide_default_value = true)]
     pub provider_id: String,
 
-    /// The Node's address; without it the Node has none but its name.
+    /// The Node's address; it goes before --node-ip-source.
     #[arg(long, env = "TART_KUBELET_NODE_IP")]
     pub node_ip: Option<IpAddr>,
+
+    /// Where the Node's address comes from if it is not given.
+    #[arg(long, env = "TART_KUBELET_NODE_IP_SOURCE", value_enum, default_value = "auto")]
+    pub node_ip_source: NodeIpSource,
 
     /// Labels of the Node, beside those that every Mac has.
     #[arg(
@@ -66,6 +70,10 @@ pub(crate) struct Flags {
     #[arg(long, env = "TART_KUBELET_TART_BINARY", default_value = "/usr/local/bin/tart")]
     pub tart_binary: PathBuf,
 
+    /// Tailscale's command line.
+    #[arg(long, env = "TART_KUBELET_TAILSCALE_BINARY", default_value = "/usr/local/bin/tailscale")]
+    pub tailscale_binary: PathBuf,
+
     /// Where a record of each VM is kept, and its share.
     #[arg(long, env = "TART_KUBELET_STATE_DIR", default_value = "/var/lib/tart-userdata")]
     pub state_dir: PathBuf,
@@ -82,6 +90,15 @@ pub(crate) struct Flags {
         value_parser = duration
     )]
     pub reregister_after: Duration,
+}
+
+/// Where a Node's address comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NodeIpSource {
+    /// Nowhere: the Node has none but its name, and no interface's address leaks.
+    Auto,
+    /// The tailnet. Until that tells one, the Node has none; no other takes its place.
+    Tailscale,
 }
 
 /// One `key=value`; nothing for the empty text, which is what an empty flag is.

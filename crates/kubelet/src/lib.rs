@@ -5,16 +5,19 @@
 
 mod agent;
 mod api;
+mod command;
 mod config;
 mod flags;
 mod health;
 mod node;
 mod pod;
 mod pods;
+mod tailnet;
 mod tart;
 mod vm;
 
 pub use agent::run;
-pub use config::{Config, Timing};
+pub use config::{Config, NodeIp, Timing};
+pub use tailnet::{Tailnet, TailnetError, Tailscale};
 pub use tart::Tart;
 pub use vm::{Share, Vm, VmError};

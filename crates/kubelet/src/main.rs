@@ -4,7 +4,7 @@ use anyhow::Context;
 use applecart_api::clock::Clock;
 use jiff::Timestamp;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use tart_kubelet::{Config, Tart};
+use tart_kubelet::{Config, Tailscale, Tart};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -17,11 +17,12 @@ async fn main() -> anyhow::Result<()> {
     let mut interrupt = signal(SignalKind::interrupt()).context("listening for SIGINT")?;
     let client = client(&config).await?;
     let tart = Tart::new(&config.tart_binary, &config.state_dir);
+    let tailnet = Tailscale::new(&config.tailscale_binary);
     tracing::info!(node = config.node_name(), "starting");
     #[expect(clippy::disallowed_methods, reason = "a process hands out the system's clock once")]
     let clock = Clock::new(Timestamp::now);
     tokio::select! {
-        never = tart_kubelet::run(config, client, tart, clock) => match never {},
+        never = tart_kubelet::run(config, client, tart, tailnet, clock) => match never {},
         _ = terminate.recv() => tracing::info!("SIGTERM: ending, VMs stay"),
         _ = interrupt.recv() => tracing::info!("SIGINT: ending, VMs stay"),
     }

@@ -114,6 +114,7 @@ async fn observe<V: Vm>(agent: &Agent<V>, memory: &mut Memory) -> Observed {
     };
     Observed {
         registration: agent.config.registration.clone(),
+        address: agent.address.lock().expect("no panic while the address is held").clone(),
         node,
         missing_since: memory.missing_since,
         lease,

@@ -4,7 +4,6 @@
 //! beside Tart's own ([`record`]), and is run by a small constant shell script that writes down
 //! that it started and how it ended, also when this agent is gone by then.
 
-mod command;
 mod list;
 mod record;
 
@@ -15,8 +14,8 @@ use std::time::Duration;
 
 use applecart_core::pod::{Exit, Template, VmName, VmState};
 
+use crate::command::{Finished, run};
 use crate::vm::{Share, Vm, VmError};
-use command::{Finished, run};
 use list::Listed;
 use record::{Record, Run};
 

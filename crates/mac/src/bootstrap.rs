@@ -1,5 +1,6 @@
 //! All steps in their order: from whatever a host is to what it shall be.
 
+use std::fmt;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
@@ -21,6 +22,15 @@ pub struct Progress {
     pub name: &'static str,
 }
 
+impl Progress {
+    /// The first thing of a [`bootstrap`], before there is a Mac to bootstrap: a host that answers
+    /// ([`wait_for_ssh`](crate::wait_for_ssh)).
+    #[must_use]
+    pub fn waiting_for_ssh(desired: &HostConfig) -> Self {
+        Self { index: 1, total: 1 + desired.steps().len(), name: "wait for SSH" }
+    }
+}
+
 /// How a step ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
@@ -32,6 +42,17 @@ pub enum Done {
     Postponed(&'static str),
     /// It failed, and the host is a node without it ([`Step::is_optional`]); why.
     Failed(String),
+}
+
+impl fmt::Display for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Unchanged => "unchanged",
+            Self::Changed => "changed",
+            Self::Postponed(_) => "postponed",
+            Self::Failed(_) => "failed",
+        })
+    }
 }
 
 /// One step's end.
@@ -47,11 +68,24 @@ pub struct StepReport {
     pub took: Duration,
 }
 
-/// A bootstrap's end, step by step.
+impl fmt::Display for StepReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} in {} ms", self.step, self.done, self.took.as_millis())
+    }
+}
+
+/// A bootstrap's end, step by step. Prints as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Every step, in order.
     pub steps: Vec<StepReport>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps: Vec<String> = self.steps.iter().map(ToString::to_string).collect();
+        f.write_str(&steps.join(", "))
+    }
 }
 
 impl Report {
@@ -87,6 +121,13 @@ impl Report {
         joined(self.steps.iter().filter_map(|step| step.awaits_boot.map(str::to_owned)))
     }
 
+    /// How many steps had anything to do, for people.
+    #[must_use]
+    pub fn changes(&self) -> String {
+        let changed = self.steps.iter().filter(|step| step.done == Done::Changed).count();
+        format!("{changed} of {} steps changed", self.steps.len())
+    }
+
     /// Whether anything was written.
     #[must_use]
     pub fn changed(&self) -> bool {
@@ -115,7 +156,8 @@ pub async fn bootstrap<M: Mac + ?Sized>(
     let host = Host { account: Account { mac: &mac, user, password }, desired };
     end_leftovers(&host.account).await?;
     let steps = desired.steps();
-    let mut run = Run { steps: Vec::new(), total: steps.len(), progress };
+    let ssh = Progress::waiting_for_ssh(desired);
+    let mut run = Run { steps: Vec::new(), before: ssh.index, total: ssh.total, progress };
     let secrets = desired.secrets();
     for step in steps {
         run.step(step, &secrets, converge(step, &host)).await?;
@@ -133,7 +175,8 @@ pub async fn prepare<M: Mac + ?Sized>(
 ) -> Result<Report, StepError> {
     let account = Account { mac: &mac, user, password };
     end_leftovers(&account).await?;
-    let mut run = Run { steps: Vec::new(), total: AccountStep::ALL.len(), progress };
+    let total = AccountStep::ALL.len();
+    let mut run = Run { steps: Vec::new(), before: 0, total, progress };
     for step in AccountStep::ALL {
         run.step(step.step(), &password.forms(), converge_account(step, &account)).await?;
     }
@@ -171,6 +214,8 @@ pub async fn inspect<M: Mac + ?Sized>(
 /// A run, step by step.
 struct Run<'a> {
     steps: Vec<StepReport>,
+    /// How many came before the first of them.
+    before: usize,
     total: usize,
     progress: &'a (dyn Fn(Progress) + Send + Sync),
 }
@@ -182,7 +227,7 @@ impl Run<'_> {
         secrets: &[String],
         work: impl Future<Output = Result<Ended, Cause>>,
     ) -> Result<(), StepError> {
-        let index = self.steps.len() + 1;
+        let index = self.before + self.steps.len() + 1;
         (self.progress)(Progress { index, total: self.total, name: step.name() });
         let started = Instant::now();
         let done = timeout(step.timeout(), work).await;
@@ -273,6 +318,32 @@ fn scrubbed(cause: Cause, secrets: &[String]) -> Cause {
 mod tests {
     use super::*;
     use crate::config::tests::desired;
+
+    #[test]
+    fn a_run_is_told_in_one_line_with_each_steps_end_and_time() {
+        let step = |step, done, millis| {
+            let took = Duration::from_millis(millis);
+            StepReport { step, done, awaits_boot: None, took }
+        };
+        let steps = vec![
+            step(Step::Sudo, Done::Unchanged, 12),
+            step(Step::AutoLogin, Done::Changed, 4034),
+            step(Step::Tart, Done::Postponed("VMs run"), 3),
+            step(Step::Tailscale, Done::Failed("no".into()), 60_000),
+        ];
+        let report = Report { steps: steps[..2].to_vec() };
+        let line = "passwordless sudo: unchanged in 12 ms, auto-login: changed in 4034 ms";
+        assert_eq!(report.to_string(), line);
+        assert_eq!(report.changes(), "1 of 2 steps changed");
+        let last = Report { steps: steps[2..].to_vec() };
+        let line = "Tart: postponed in 3 ms, Tailscale: failed in 60000 ms";
+        assert_eq!(last.to_string(), line);
+        let took = Duration::from_millis(7);
+        let (step, cause) = (Step::Firewall, Cause::NotVerified("pf is off"));
+        let error = StepError { step, cause, took, earlier: vec![steps[0].clone()] };
+        let line = "passwordless sudo: unchanged in 12 ms, egress firewall: failed in 7 ms";
+        assert_eq!(error.steps().to_string(), line);
+    }
 
     #[test]
     fn a_secret_that_a_host_repeats_is_not_shown() {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use applecart_api::credential::is_told;
 use applecart_api::ids::ProviderId;
 use secrecy::{ExposeSecret, SecretString};
 use sha2::{Digest, Sha256};
@@ -107,10 +108,10 @@ impl fmt::Display for UserName {
 pub struct Password(SecretString);
 
 impl Password {
-    /// Refuses what is no password, before any host is touched: an empty text, and `<sealed>`.
+    /// Refuses what is no password, before any host is touched: blanks, and `<sealed>`.
     pub fn new(password: SecretString) -> Result<Self, ConfigError> {
         match password.expose_secret() {
-            "" | kcpassword::SEALED => Err(ConfigError::PasswordMissing),
+            text if !is_told(text) => Err(ConfigError::PasswordMissing),
             text if text.contains(['\n', '\r', '\0']) => Err(ConfigError::PasswordUnusable),
             _ => Ok(Self(password)),
         }
@@ -271,6 +272,10 @@ impl HostConfig {
         if !host.labels.is_empty() {
             let labels: Vec<_> = host.labels.iter().map(|(k, v)| format!("{k}={v}")).collect();
             arguments.push(format!("--node-labels={}", labels.join(",")));
+        }
+        // K6: such a host is reached in its tailnet, or not at all.
+        if self.fleet.tailscale.is_some() {
+            arguments.push("--node-ip-source=tailscale".to_owned());
         }
         if let Some(id) = &host.provider_id {
             arguments.push(format!("--provider-id={id}"));
@@ -512,7 +517,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_sealed_or_empty_password_is_refused_before_any_host_is_touched() {
-        for text in ["", kcpassword::SEALED] {
+        for text in ["", " ", kcpassword::SEALED, "<Sealed>\n"] {
             assert_eq!(Password::new(text.into()).unwrap_err(), ConfigError::PasswordMissing);
         }
         for text in ["a\nb", "a\0b"] {
@@ -556,6 +561,9 @@ pub(crate) mod tests {
                 "--provider-id=scw-applesilicon://fr-par-1/5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e",
             ]
         );
+        let joined = in_tailnet(&["tag:ci"], Some("tskey-auth-x")).unwrap().agent_arguments();
+        assert_eq!(joined[6], "--node-ip-source=tailscale");
+        assert!(joined[5].starts_with("--node-labels=") && joined[7].starts_with("--provider-id="));
     }
 
     #[test]

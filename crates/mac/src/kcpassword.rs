@@ -3,15 +3,14 @@
 //! The file is the password, a NUL and padding up to a multiple of twelve, combined by XOR with a
 //! key that is the same on every Mac. It hides nothing; it is as secret as the password.
 
+pub use applecart_api::credential::SEALED;
+
 /// The key, repeated over the whole file.
 const KEY: [u8; 11] = [0x7D, 0x89, 0x52, 0x23, 0xD2, 0xBC, 0xDD, 0xEA, 0xA3, 0xB9, 0x1F];
 
 /// What macOS writes itself. Padding to the key's length instead leaves a password of exactly
 /// eleven characters without its NUL, and the login fails.
 const BLOCK_BYTES: usize = 12;
-
-/// What stands in a password's place where it was never told, or where macOS refused it.
-pub const SEALED: &str = "<sealed>";
 
 /// The file for `password`.
 #[must_use]

@@ -30,8 +30,8 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::{
-    Command, File, HostConfig, Mac, MacError, Output, Owner, Password, Payload, Privilege,
-    StepReport, UserName,
+    Command, Done, File, HostConfig, Mac, MacError, Output, Owner, Password, Payload, Privilege,
+    Report, StepReport, UserName,
 };
 
 /// Tens of megabytes over a slow uplink.
@@ -302,6 +302,14 @@ impl StepError {
                 Next::TryAgain
             }
         }
+    }
+
+    /// How all steps ended so far, this one too.
+    #[must_use]
+    pub fn steps(&self) -> Report {
+        let done = Done::Failed(explained(&self.cause));
+        let failed = StepReport { step: self.step, done, awaits_boot: None, took: self.took };
+        Report { steps: self.earlier.iter().cloned().chain([failed]).collect() }
     }
 
     /// The whole chain on one line, for a status or an Event.

@@ -39,6 +39,7 @@ mod spread;
 mod tellings;
 mod triggers;
 mod turn;
+mod work;
 mod zones;
 
 use std::sync::Arc;

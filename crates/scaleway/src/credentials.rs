@@ -1,10 +1,8 @@
 //! A host's password, if this answer has one.
 
+use applecart_api::credential::is_told;
 use percent_encoding::percent_decode_str;
 use secrecy::{ExposeSecret, SecretString};
-
-/// What Scaleway writes in place of a credential that it does not tell.
-pub const SEALED: &str = "<sealed>";
 
 /// The password in the two fields that may hold one: the field itself, else the VNC address.
 /// A placeholder is the same as nothing (P8, P19).
@@ -16,8 +14,7 @@ pub(crate) fn password(
 }
 
 fn present(text: &str) -> Option<SecretString> {
-    let is_placeholder = text.trim().is_empty() || text.trim().eq_ignore_ascii_case(SEALED);
-    (!is_placeholder).then(|| text.into())
+    is_told(text).then(|| text.into())
 }
 
 /// `vnc://m1:<password, percent-encoded>@<address>:<port>`.

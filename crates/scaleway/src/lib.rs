@@ -30,7 +30,6 @@ mod transport;
 pub use call::{CallReport, OnCall, Operation};
 pub use catalogue::{Os, ServerType, Stock, SupportedServerType};
 pub use client::{CALL_TIMEOUT, Client, Config, WRITE_PATIENCE};
-pub use credentials::SEALED;
 pub use error::{Error, ErrorKind, Retry};
 pub use ids::{OsId, ProjectId, SshKeyId, TextIdError};
 pub use limit::{CONCURRENT_CALLS, Limit};

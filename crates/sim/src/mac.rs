@@ -17,6 +17,7 @@ mod tools;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -267,6 +268,12 @@ impl SimMac {
     #[must_use]
     pub fn tailnet(&self) -> Option<(String, String)> {
         self.lock().model.tailnet.clone()
+    }
+
+    /// Its address in its tailnet, while the daemon there runs.
+    #[must_use]
+    pub fn tailnet_address(&self) -> Option<IpAddr> {
+        self.lock().model.tailnet_address().and_then(|address| address.parse().ok())
     }
 
     /// Whether a launchd job has a process.

@@ -1,6 +1,7 @@
 //! The whole agent, unchanged, on a simulated Mac and against a simulated API server, in virtual
 //! time. After every look the world is held against what must always be true of it.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,7 +21,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
-use tart_kubelet::{Config, Share, Vm};
+use tart_kubelet::{Config, Share, Tailnet, TailnetError, Vm};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -57,6 +58,23 @@ impl Gate for Weather {
     }
 }
 
+/// What the tailnet tells, if the Mac has joined it.
+#[derive(Clone, Default)]
+struct Joined(Arc<Mutex<Option<IpAddr>>>);
+
+impl Joined {
+    fn set(&self, address: Option<&str>) {
+        *self.0.lock().unwrap() = address.map(|address| address.parse().unwrap());
+    }
+}
+
+impl Tailnet for Joined {
+    async fn address(&self) -> Result<IpAddr, TailnetError> {
+        let told = *self.0.lock().unwrap();
+        told.ok_or_else(|| TailnetError::NotJoined("NeedsLogin".to_owned()))
+    }
+}
+
 struct World {
     clock: Clock,
     server: ApiServer,
@@ -65,11 +83,18 @@ struct World {
     tart: SimTart,
     agent: JoinSet<()>,
     most_running: Mutex<usize>,
+    tailnet: Joined,
+    node_ip: &'static str,
 }
 
 impl World {
     /// A Mac whose agent has just started.
     fn new() -> Self {
+        Self::reached_by("--node-ip=10.0.0.7")
+    }
+
+    /// The same, whose Node's address is given or found so.
+    fn reached_by(node_ip: &'static str) -> Self {
         let start = Instant::now();
         let epoch: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let clock = Clock::new(move || epoch + start.elapsed());
@@ -84,8 +109,17 @@ impl World {
         });
         let client = server.client(Identity::admin());
         let tart = SimTart::new(clock.clone());
-        let (agent, most_running) = (JoinSet::new(), Mutex::new(0));
-        let mut world = Self { clock, server, client, weather, tart, agent, most_running };
+        let mut world = Self {
+            clock,
+            server,
+            client,
+            weather,
+            tart,
+            agent: JoinSet::new(),
+            most_running: Mutex::new(0),
+            tailnet: Joined::default(),
+            node_ip,
+        };
         world.start();
         world
     }
@@ -94,14 +128,15 @@ impl World {
         let config = Config::from_args([
             "tart-kubelet",
             "--node-name=mac-1",
-            "--node-ip=10.0.0.7",
+            self.node_ip,
             "--max-pods=3",
             "--node-labels=tuist.dev/fleet=runners",
             "--provider-id=scw-applesilicon://fr-par-1/5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e",
         ])
         .unwrap();
         let client = self.server.client(Identity::user("system:node:mac-1"));
-        let agent = tart_kubelet::run(config, client, self.tart.clone(), self.clock.clone());
+        let (tart, tailnet) = (self.tart.clone(), self.tailnet.clone());
+        let agent = tart_kubelet::run(config, client, tart, tailnet, self.clock.clone());
         self.agent.spawn(async move { match agent.await {} });
     }
 
@@ -592,4 +627,33 @@ async fn nothing_is_written_about_a_pod_that_runs_on() {
     let (before, pod) = (writes(), world.pod("job"));
     sleep(Duration::from_hours(3)).await;
     assert_eq!((writes(), world.pod("job")), (before, pod));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_of_a_tailnet_has_that_address_or_none_and_a_restart_takes_it_off_nobody() {
+    // K6
+    let mut world = World::reached_by("--node-ip-source=tailscale");
+    let named = json!({"type": "Hostname", "address": "mac-1"});
+    let addresses = |world: &World| world.node().unwrap_or_default()["status"]["addresses"].clone();
+    world.until("registered", || world.node().is_some()).await;
+    world.pass(Duration::from_mins(3)).await;
+    assert_eq!(addresses(&world), json!([named]), "no other address takes its place");
+    let node = world.node().unwrap();
+    assert_eq!(conditions(&node), HEALTHY, "it runs Pods all the same");
+    let said = node["status"]["conditions"][0]["message"].as_str().unwrap_or_default();
+    assert!(said.contains("waiting for the Node's address") && said.contains("NeedsLogin"));
+    world.tailnet.set(Some("100.100.1.2"));
+    let joined = json!([{"type": "InternalIP", "address": "100.100.1.2"}, named]);
+    world.until("an address", || addresses(&world) == joined).await;
+    world.create("job").await;
+    world.until("running", || world.phase("job") == "Running").await;
+    assert_eq!(world.pod("job").unwrap()["status"]["hostIP"], "100.100.1.2");
+    world.restart().await;
+    for _ in 0..40 {
+        sleep(LOOK).await;
+        assert_eq!(addresses(&world), joined, "while a new agent starts");
+    }
+    world.tailnet.set(None);
+    world.pass(Duration::from_mins(3)).await;
+    assert_eq!(addresses(&world), joined, "a daemon that is silent for a while");
 }

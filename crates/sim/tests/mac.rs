@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use applecart_mac::{
     Cause, Command, Dial, Done, FleetWide, HostConfig, KeyPair, Mac, MacError, Next, Password,
-    Payload, PerHost, Report, Step, StepError, Tailscale, Target, bootstrap, kcpassword, paths, pf,
+    Payload, PerHost, Progress, Report, Step, StepError, Tailscale, Target, bootstrap, kcpassword,
+    paths, pf,
 };
 use applecart_sim::mac::{
     AgentHealth, AgentStart, Effect, Gate, OWN_ADDRESSES, Packet, SimMac, SimNetwork, USER,
@@ -165,11 +166,12 @@ async fn a_factory_mac_becomes_a_node_and_a_second_run_only_reads() {
     let mac = SimMac::new("a", PASSWORD);
     let told = Mutex::new(Vec::new());
     let tell = |progress| told.lock().unwrap().push(progress);
+    tell(Progress::waiting_for_ssh(&desired()));
     let report = bootstrap(&mac.connect(), &desired(), &tell).await.unwrap();
     assert_eq!(changed(&report), Step::ALL);
     let told = told.into_inner().unwrap();
-    assert_eq!(told.iter().map(|p| p.index).collect::<Vec<_>>(), (1..=9).collect::<Vec<_>>());
-    assert!(told.iter().all(|p| p.total == 9 && !p.name.is_empty()));
+    assert_eq!(told.iter().map(|p| p.index).collect::<Vec<_>>(), (1..=10).collect::<Vec<_>>());
+    assert!(told.iter().all(|p| p.total == 10 && !p.name.is_empty()));
     assert_converges(&mac, "no fault").await;
     assert_nothing_leaked(&mac, &[Ok(report)]);
     assert_no_canary(&format!("{:?} {told:?} {mac:?}", desired()));
@@ -318,6 +320,7 @@ async fn a_broken_sudo_rule_with_the_password_in_it_is_replaced_and_never_shown(
 
 #[tokio::test(start_paused = true)]
 async fn an_auto_login_file_of_the_older_system_is_left_alone() {
+    // S19, S24: it works as it is, and a login would end the session with its VMs.
     let mac = converged().await;
     let mut older = kcpassword::encode(PASSWORD);
     older.truncate(22);
@@ -488,6 +491,32 @@ async fn a_host_of_the_system_before_us_keeps_every_file_that_is_right() {
     assert_converges(&mac, "taken over").await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_host_of_a_tailnet_keeps_the_agents_job_of_the_system_before_us() {
+    // K6, S19: that one's agents were told where their address comes from, after their labels.
+    let own = |config: HostConfig| {
+        let id = "scw-applesilicon://fr-par-1/5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e";
+        let provider_id = Some(id.parse().unwrap());
+        let own = PerHost { provider_id, ..config.host().clone() };
+        HostConfig::new(config.fleet().clone(), own).unwrap()
+    };
+    let labels = "    <string>--node-labels=tuist.dev/fleet=ci</string>\n";
+    let theirs = own(desired())
+        .agent_plist()
+        .replace(labels, &format!("{labels}    <string>--node-ip-source=tailscale</string>\n"));
+    let wanted = own(in_tailnet(&["tag:ci"], TOKEN));
+    let mac = SimMac::new("a", PASSWORD);
+    run(&mac, &wanted).await.unwrap();
+    assert_eq!(mac.file(paths::AGENT_PLIST).unwrap().0, theirs);
+    let before = (mac.inode(paths::AGENT_PLIST), mac.agent_pid());
+    for stamp in [paths::TAILSCALE_STAMP, paths::NODE_EXPORTER_STAMP] {
+        shown(&mac, &["rm", "-f", stamp]).await;
+    }
+    let report = run(&mac, &wanted).await.unwrap();
+    assert!(!changed(&report).contains(&Step::AgentJob));
+    assert_eq!((mac.inode(paths::AGENT_PLIST), mac.agent_pid()), before);
+}
+
 /// Configurations that differ in everything that may differ.
 fn any_config() -> impl Strategy<Value = HostConfig> {
     let fleet = ("[a-z]{1,20}", "[0-9]\\.[0-9]{1,2}\\.[0-9]").prop_map(|(agent, tart)| {
@@ -616,7 +645,8 @@ async fn a_host_joins_its_tailnet_with_its_tags_and_exports_its_figures() {
     let mac = converged().await;
     let wanted = in_tailnet(&["tag:ci", "tag:mac"], TOKEN);
     let report = run(&mac, &wanted).await;
-    assert_eq!(changed(report.as_ref().unwrap()), [Step::Tailscale, Step::NodeExporter]);
+    let steps = [Step::AgentJob, Step::Tailscale, Step::NodeExporter];
+    assert_eq!(changed(report.as_ref().unwrap()), steps, "the agent is told where to ask (K6)");
     let (name, tags) = mac.tailnet().unwrap();
     assert_eq!((name.as_str(), tags.as_str()), ("mac-a", "tag:ci,tag:mac"));
     assert!(mac.job_runs("dev.tuist.node-exporter"));

@@ -8,8 +8,9 @@ mod scaleway_world;
 
 use std::time::Duration;
 
+use applecart_api::credential::SEALED;
 use applecart_api::ids::ServerId;
-use applecart_scaleway::{Error, ErrorKind, Order, SEALED, ServerStatus};
+use applecart_scaleway::{Error, ErrorKind, Order, ServerStatus};
 use applecart_sim::scaleway::{
     Accepts, Answer, ExistsStatus, Gone, HostSpec, Message, NewPassword, Operation, PageSize,
     Question, RateLimitReset, Rule, Scaleway, Settings, Shown, Unsure, Verdict,

@@ -4,6 +4,10 @@
 mod around;
 #[path = "upkeep/builder.rs"]
 mod builder;
+#[path = "upkeep/pins.rs"]
+mod pins;
+#[path = "upkeep/tailnet.rs"]
+mod tailnet;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -235,12 +235,12 @@ mod tests {
 
     #[test]
     fn a_pipe_gets_a_line_for_each_change_and_none_for_the_rest() {
-        let first = view(vec![host("step 3 of 9: no sleep", &[])]);
+        let first = view(vec![host("step 4 of 10: no sleep", &[])]);
         let lines = news(None, &first);
         assert_eq!(
             lines,
             [
-                "host 198.18.0.1 is claimed, machine macs-x7k2p: step 3 of 9: no sleep",
+                "host 198.18.0.1 is claimed, machine macs-x7k2p: step 4 of 10: no sleep",
                 "runner pool runners: 4 asked for, 3 idle, 1 busy",
             ]
         );

@@ -64,7 +64,7 @@ async fn a_factory_host_is_prepared_verified_and_left_alone_the_second_time() {
 
 #[tokio::test]
 async fn a_mistyped_password_is_noticed_even_where_sudo_needs_none() {
-    // The gap that seed 001's review names: macOS throws the password away, and nobody looked.
+    // T1, B4: the gap that seed 001's review names: macOS throws the password away, and nobody looked.
     let macs = Macs::start(22, 1, AGENT).await;
     macs.dial().await;
     let (status, said) = run(&macs, &macs.key, "mistyped", &[]).await;

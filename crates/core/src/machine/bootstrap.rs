@@ -40,12 +40,13 @@ pub(super) fn prepare(
     }
     match &seen.bootstrap {
         Bootstrap::Running { step, .. } => wait(Reason::Bootstrapping(step.clone()), limits.look),
-        Bootstrap::Succeeded { stamp, awaits_boot } => {
-            bootstrapped(now, seen, &UpToDate::Yes { stamp, awaits_boot: awaits_boot.as_deref() })
+        Bootstrap::Succeeded { stamp, awaits_boot, did } => {
+            let told = UpToDate::Yes { stamp, awaits_boot: awaits_boot.as_deref() };
+            bootstrapped(now, seen, &told, Some(did.clone()))
         }
         // B22: what is no part of being a Node fails alone, and is upkeep's to mend.
         Bootstrap::Incomplete(message) => {
-            bootstrapped(now, seen, &upkeep::failed(now, seen, limits, message))
+            bootstrapped(now, seen, &upkeep::failed(now, seen, limits, message), None)
         }
         Bootstrap::Postponed(what) => {
             let status = postponed_status(now, seen, now + limits.retry, what);
@@ -62,7 +63,7 @@ pub(super) fn prepare(
         }
         Bootstrap::None if is_true(&seen.object.status.conditions, BOOTSTRAPPED) => {
             if lease.owners_failed > 0 {
-                return act(Action::NoteHealthy(host.id.clone()), Reason::Bootstrapped);
+                return act(Action::NoteHealthy(host.id.clone()), Reason::Bootstrapped(None));
             }
             let state = look_after(seen, host, &expected, limits);
             upkeep::keep(now, seen, host, limits, state, || {
@@ -80,8 +81,13 @@ pub(super) fn prepare(
     }
 }
 
-fn bootstrapped(now: Timestamp, seen: &Observed, told: &UpToDate<'_>) -> Decision {
-    let reason = Reason::Bootstrapped;
+fn bootstrapped(
+    now: Timestamp,
+    seen: &Observed,
+    told: &UpToDate<'_>,
+    did: Option<String>,
+) -> Decision {
+    let reason = Reason::Bootstrapped(did);
     let status = bootstrapped_status(now, seen, told, &reason);
     act(Action::RecordBootstrap(Box::new(status)), reason)
 }

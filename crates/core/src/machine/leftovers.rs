@@ -64,17 +64,17 @@ pub(super) fn of_host(seen: &Observed) -> Option<Decision> {
     Some(act(remove_node(ours(seen)?, &seen.guests), Reason::CleaningUp))
 }
 
-/// The agent's identity and the host's password: ours, whatever became of the host.
+/// The agent's identity and the host's Secret: ours, whatever became of the host.
 pub(super) fn of_object(seen: &Observed) -> Option<Decision> {
-    let action = remove_identity(&seen.identity, seen.credentials.password)?;
+    let action = remove_identity(&seen.identity, seen.credentials.stored)?;
     Some(act(action, Reason::CleaningUp))
 }
 
-/// The next part of an agent's identity, or the host's password, to go.
-pub(crate) fn remove_identity(identity: &[Identity], password: bool) -> Option<Action> {
+/// The next part of an agent's identity, or the Secret with the host's password and key, to go.
+pub(crate) fn remove_identity(identity: &[Identity], stored: bool) -> Option<Action> {
     let part = Identity::ALL.iter().rev().find(|part| identity.contains(part));
     part.map(|part| Action::DeleteIdentity(*part))
-        .or_else(|| password.then_some(Action::DeleteCredentials))
+        .or_else(|| stored.then_some(Action::DeleteCredentials))
 }
 
 /// The next Pod on a Node to go, else the Node.

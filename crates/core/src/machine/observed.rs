@@ -291,10 +291,13 @@ pub struct Image {
 
 /// What a bootstrap needs besides the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "four facts, each seen on its own")]
 pub struct Credentials {
     /// The fleet's SSH key, stored and registered.
     pub fleet_key: FleetKey,
-    /// The host's password is stored for us.
+    /// There is a Secret for the host's password and key, whatever it holds.
+    pub stored: bool,
+    /// It holds a password that can be used.
     pub password: bool,
     /// It is another one than the last bootstrap of this process used.
     pub renewed: bool,
@@ -357,6 +360,8 @@ pub enum Bootstrap {
         stamp: String,
         /// What counts from the next boot on, if anything.
         awaits_boot: Option<String>,
+        /// What there was to do, for people.
+        did: String,
     },
     /// All that makes the host a Node is done; something beside it failed, and said this.
     Incomplete(String),

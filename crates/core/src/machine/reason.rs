@@ -52,8 +52,8 @@ pub enum Reason {
     WaitingForToken,
     /// A bootstrap runs.
     Bootstrapping(Option<(String, usize, usize)>),
-    /// A bootstrap ended well.
-    Bootstrapped,
+    /// A bootstrap ended well; what there was to do, if that is known.
+    Bootstrapped(Option<String>),
     /// A bootstrap failed; the next one is due at a time that is state.
     BootstrapFailed {
         /// How often in a row.
@@ -180,7 +180,7 @@ impl Reason {
             Self::Preparing => "Preparing",
             Self::WaitingForToken => "NodeIdentityUnavailable",
             Self::Bootstrapping(_) => "Bootstrapping",
-            Self::Bootstrapped => "Bootstrapped",
+            Self::Bootstrapped(_) => "Bootstrapped",
             Self::BootstrapFailed { .. } => "BootstrapFailed",
             Self::BootstrapPostponed(_) => "BootstrapPostponed",
             Self::PasswordRefused { .. } => "SudoPasswordRefused",
@@ -289,7 +289,7 @@ impl Reason {
             Self::Preparing => "preparing the bootstrap",
             Self::WaitingForToken => "waiting for the agent's token",
             Self::Bootstrapping(None) => "bootstrap begins",
-            Self::Bootstrapped => "bootstrapped",
+            Self::Bootstrapped(None) => "bootstrapped",
             Self::Rebooted => "its host is being rebooted to recover it",
             Self::NodeMissing => "bootstrapped, waiting for its Node to register",
             Self::NodeNotReady => "its Node is not Ready",
@@ -327,6 +327,7 @@ impl fmt::Display for Reason {
             Self::HostChanging(state) => write!(f, "waiting for its host, which is {state}"),
             Self::HostStuck(state) => write!(f, "its host is {state}: only Scaleway can help"),
             Self::SshKeyUnavailable(why) => write!(f, "waiting for the fleet's SSH key: {why}"),
+            Self::Bootstrapped(Some(did)) => write!(f, "bootstrapped: {did}"),
             Self::Bootstrapping(Some((step, index, total))) => {
                 write!(f, "bootstrap step {index} of {total}: {step}")
             }

@@ -257,7 +257,8 @@ pub(super) fn unbind(seen: &Observed, server: &ServerId, why: &'static str) -> D
     if let Some(Decision { action: Some(action), .. }) = leftovers::of_host(seen) {
         return act(action, reason);
     }
-    if seen.credentials.password {
+    // S17: a pin outlives no host, not even beside a password that nobody can use.
+    if seen.credentials.stored {
         return act(Action::DeleteCredentials, reason);
     }
     if seen.object.provider_id.is_some() {

@@ -130,8 +130,13 @@ fn prepared() -> Observed {
     let mut seen = bound(NAME, ours());
     seen.object.provider_id =
         Some(format!("scw-applesilicon://fr-par-1/{SERVER}").parse().unwrap());
-    seen.credentials =
-        Credentials { fleet_key: FleetKey::Ready, password: true, renewed: false, token: true };
+    seen.credentials = Credentials {
+        fleet_key: FleetKey::Ready,
+        stored: true,
+        password: true,
+        renewed: false,
+        token: true,
+    };
     seen.identity = Identity::ALL.to_vec();
     seen
 }
@@ -275,7 +280,7 @@ fn each_state_leads_to_its_one_effect_for_its_reason() {
 #[test]
 fn every_reason_is_reached_and_reads_as_a_sentence() {
     let recorded = [
-        Reason::Bootstrapped,
+        Reason::Bootstrapped(Some("9 of 9 steps changed in 84 s".into())),
         Reason::BootstrapFailed { attempts: 2, message: "pf said no".into() },
         Reason::PasswordRefused { attempts: 2, message: "sudo said no".into() },
     ];

@@ -41,6 +41,8 @@ pub enum Upkept {
         stamp: String,
         /// What counts from the next boot on, if anything.
         awaits_boot: Option<String>,
+        /// What there was to do, for people.
+        did: String,
     },
     /// Something waits until no VM runs; what.
     Postponed(String),
@@ -112,7 +114,7 @@ pub(super) fn keep(
         }
     };
     let told = match upkept {
-        Upkept::Current { stamp, awaits_boot } => {
+        Upkept::Current { stamp, awaits_boot, .. } => {
             UpToDate::Yes { stamp, awaits_boot: awaits_boot.as_deref() }
         }
         Upkept::Postponed(what) => UpToDate::Postponed(what),

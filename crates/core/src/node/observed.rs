@@ -15,8 +15,6 @@ pub struct Registration {
     pub labels: BTreeMap<String, String>,
     /// `scw-applesilicon://<zone>/<server id>`; `None` if nobody told us.
     pub provider_id: Option<String>,
-    /// The Node's address; `None` if nobody told us.
-    pub address: Option<IpAddr>,
     /// Cores for Pods.
     pub cpu: u32,
     /// Memory for Pods, in MiB.
@@ -25,6 +23,31 @@ pub struct Registration {
     pub pods: u32,
     /// What `nodeInfo.kubeletVersion` says.
     pub kubelet_version: String,
+}
+
+/// The Node's address.
+///
+/// K6: what a Mac shall be reached at is told to it, or asked of one source; when that fails, no
+/// other address takes its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// Nobody told us: the Node has none but its name.
+    Untold,
+    /// This one.
+    Known(IpAddr),
+    /// The source that we were told of has none yet; what it said.
+    Awaited(String),
+}
+
+impl Address {
+    /// The address, if it is known.
+    #[must_use]
+    pub fn known(&self) -> Option<IpAddr> {
+        match self {
+            Self::Known(address) => Some(*address),
+            Self::Untold | Self::Awaited(_) => None,
+        }
+    }
 }
 
 /// Whether this Mac can run VMs, as far as the agent knows.
@@ -73,6 +96,8 @@ pub enum LeaseObject {
 pub struct Observed {
     /// What the Mac says of itself.
     pub registration: Registration,
+    /// The Mac's address.
+    pub address: Address,
     /// The Node, read this turn.
     pub node: NodeObject,
     /// Since when this process has missed a Node that it had seen before.

@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 
 use super::decide::Limits;
-use super::observed::{Health, Observed, Registration};
+use super::observed::{Address, Health, Observed, Registration};
 
 const NOT_MEASURED: &str = "assumed: this agent does not measure it";
 
@@ -71,7 +71,7 @@ pub(super) fn status(
     .map(|(key, value)| (key.to_owned(), Quantity(value)))
     .collect();
     NodeStatus {
-        addresses: Some(addresses(registration)),
+        addresses: Some(addresses(seen)),
         allocatable: Some(capacity.clone()),
         capacity: Some(capacity),
         conditions: Some(conditions(now, limits, seen, stored)),
@@ -113,10 +113,10 @@ pub(super) fn says_the_same(wanted: &NodeStatus, stored: &NodeStatus) -> bool {
         && wanted.node_info == stored.node_info
 }
 
-fn addresses(registration: &Registration) -> Vec<NodeAddress> {
+fn addresses(seen: &Observed) -> Vec<NodeAddress> {
     let address = |type_: &str, address: String| NodeAddress { type_: type_.to_owned(), address };
-    let internal = registration.address.map(|ip| address("InternalIP", ip.to_string()));
-    let hostname = address("Hostname", registration.name.clone());
+    let internal = seen.address.known().map(|ip| address("InternalIP", ip.to_string()));
+    let hostname = address("Hostname", seen.registration.name.clone());
     internal.into_iter().chain([hostname]).collect()
 }
 
@@ -129,7 +129,11 @@ fn conditions(
 ) -> Vec<NodeCondition> {
     let now_time = Time(Timestamp::from_second(now.as_second()).unwrap_or(now));
     let stored = stored.conditions.as_deref().unwrap_or_default();
-    let (ready, why, message) = readiness(now, limits, &seen.health);
+    let (ready, why, mut message) = readiness(now, limits, &seen.health);
+    // Pods run without it, so it is said and no more (B22).
+    if let Address::Awaited(said) = &seen.address {
+        message = format!("{message}; waiting for the Node's address: {said}");
+    }
     let ours = [
         ("Ready", ready, why, message.as_str()),
         ("MemoryPressure", false, "TartKubeletHasSufficientMemory", NOT_MEASURED),

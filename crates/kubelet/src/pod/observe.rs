@@ -29,7 +29,7 @@ pub(super) async fn observe<V: Vm>(agent: &Agent<V>, id: &PodId, vm: &mut VmName
         vms,
         address: Address::NotAsked,
         slots_taken: Vec::new(),
-        node_ip: agent.config.node_ip(),
+        node_ip: agent.node_ip(),
         failures: BTreeMap::new(),
     };
     if boots(&seen) {

@@ -22,7 +22,7 @@ use tokio::fs;
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
 use tokio::process::Command;
 
-use super::command::run;
+use crate::command::run;
 use crate::vm::{Share, VmError};
 
 /// Runs a VM once in its life and leaves a trace of it: `ln` makes `run` whole or not at all, and

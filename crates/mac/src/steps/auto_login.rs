@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use applecart_api::credential::is_told;
 use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 
@@ -125,7 +126,7 @@ async fn keep_private(account: &Account<'_>, file: Option<Bytes>) -> Result<(), 
 /// Keeps the file that the session here was made with: a mistyped password must not cost it.
 async fn keep_proven(account: &Account<'_>, old: Option<Bytes>) -> Result<(), Cause> {
     let Some(old) = old else { return Ok(()) };
-    let is_password = kcpassword::decode(&old).is_some_and(|old| old != kcpassword::SEALED);
+    let is_password = kcpassword::decode(&old).is_some_and(|old| is_told(&old));
     if !is_password || !has_user(account).await? || !is_proven(account).await? {
         return Ok(());
     }

@@ -113,8 +113,8 @@ impl Bootstraps {
         match entry.map(|entry| entry.state.clone()) {
             None => Bootstrap::None,
             Some(State::Running { step, since }) => Bootstrap::Running { step, since },
-            Some(State::Ended(Upkept::Current { stamp, awaits_boot })) => {
-                Bootstrap::Succeeded { stamp, awaits_boot }
+            Some(State::Ended(Upkept::Current { stamp, awaits_boot, did })) => {
+                Bootstrap::Succeeded { stamp, awaits_boot, did }
             }
             Some(State::Ended(Upkept::PasswordRefused(said))) => Bootstrap::PasswordRefused(said),
             Some(State::Ended(Upkept::Postponed(what))) => Bootstrap::Postponed(what),
@@ -291,7 +291,7 @@ mod tests {
     }
 
     fn current(stamp: &str) -> Upkept {
-        Upkept::Current { stamp: stamp.to_owned(), awaits_boot: None }
+        Upkept::Current { stamp: stamp.to_owned(), awaits_boot: None, did: String::new() }
     }
 
     fn bootstraps() -> (Bootstraps, Runner) {
@@ -345,8 +345,8 @@ mod tests {
         assert!(bootstraps.start(order(false), second));
         end.send(()).expect("it waits");
         until_woken(&bootstraps, runner).await;
-        let stamp = "of the second".to_owned();
-        assert_eq!(bootstraps.of(&uid()), Bootstrap::Succeeded { stamp, awaits_boot: None });
+        let (stamp, did) = ("of the second".to_owned(), String::new());
+        assert_eq!(bootstraps.of(&uid()), Bootstrap::Succeeded { stamp, awaits_boot: None, did });
     }
 
     #[tokio::test]
@@ -355,7 +355,7 @@ mod tests {
             let (bootstraps, runner) = bootstraps();
             let work = |place: Place| -> Work {
                 Box::pin(async move {
-                    place.advance(("a step".into(), 1, 9));
+                    place.advance(("a step".into(), 1, 10));
                     ends
                 })
             };

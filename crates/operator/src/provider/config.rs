@@ -1,36 +1,25 @@
-//! What a Mac shall be, put together from Secrets and settings; and the bootstrap that makes it so.
+//! What a Mac shall be, put together from Secrets and settings. Reads only.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Duration;
 
 use applecart_api::keys::{label, owned};
 use applecart_api::machine::GhActionsRunner;
 use applecart_core::Outcome;
 use applecart_core::machine::Upkept;
-use applecart_mac::{
-    Dial, GithubRunner, HostConfig, HostKey, Next, Password, PerHost, Target, UserName, bootstrap,
-    wait_for_ssh,
-};
+use applecart_mac::{GithubRunner, HostConfig, HostKey, Password, PerHost, Target, UserName};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
-use kube::api::{Patch, PatchParams};
 use kube::runtime::reflector::ObjectRef;
+use kube::{Api, ResourceExt};
 use secrecy::SecretString;
-use serde_json::json;
-use tokio::time::Instant;
 
 use super::bootstraps::{self, Order, Place};
 use super::github::App;
 use super::observe::{Turn, chain, fleet};
+use super::work::Work;
 use super::{Context, objects};
 use crate::calls::{self, ReadError};
-
-/// How often an API server that does not answer is asked to keep a host key, as a part of the
-/// patience for the host.
-const TRIES: u32 = 30;
 
 /// SHA-256 in base64, without padding.
 const FINGERPRINT_CHARS: usize = 43;
@@ -41,8 +30,8 @@ const REMOVE_RUNNER_WITHIN: Duration = Duration::from_secs(5);
 /// Begins the bootstrap of the object's Mac beside the loop.
 pub async fn start(context: &Context, turn: &Turn) -> Outcome {
     match Box::pin(prepare(context, turn)).await {
-        Ok((target, config)) => begin(context, turn, false, |place| {
-            Box::pin(Work::new(context, turn, target, config, place).run())
+        Ok(prepared) => begin(context, turn, false, |place| {
+            Box::pin(Work::new(context, turn, prepared, place).run())
         }),
         Err(error) => Outcome::Failed(chain(&error)),
     }
@@ -52,8 +41,8 @@ pub async fn start(context: &Context, turn: &Turn) -> Outcome {
 /// they need and cannot be had is how they end: the Mac itself is well.
 pub async fn start_upkeep(context: &Context, turn: &Turn) -> Outcome {
     match Box::pin(prepare(context, turn)).await {
-        Ok((target, config)) => begin(context, turn, true, |place| {
-            Box::pin(Work::new(context, turn, target, config, place).run())
+        Ok(prepared) => begin(context, turn, true, |place| {
+            Box::pin(Work::new(context, turn, prepared, place).run())
         }),
         Err(error) => {
             let said = Upkept::Failed(chain(&error));
@@ -76,12 +65,46 @@ fn begin(
     if context.bootstraps.start(order, work) { Outcome::Done } else { Outcome::Refused }
 }
 
-async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig), ReadError> {
+/// All that a run needs.
+pub(super) struct Prepared {
+    /// Where the host is.
+    pub target: Target,
+    /// What it shall be.
+    pub config: HostConfig,
+    /// The Secret that its password and pin were read from.
+    pub secret: Stored,
+}
+
+/// One Secret, at one version of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stored {
+    /// Its name, which the Secret of the Machine's next host will have too.
+    pub name: String,
+    /// Its UID, which no other has.
+    pub uid: String,
+    /// Its version.
+    pub version: String,
+}
+
+impl Stored {
+    /// A Secret as it was read.
+    pub fn of(secret: &Secret) -> Self {
+        Self {
+            name: secret.name_any(),
+            uid: secret.uid().unwrap_or_default(),
+            version: secret.resource_version().unwrap_or_default(),
+        }
+    }
+}
+
+async fn prepare(context: &Context, turn: &Turn) -> Result<Prepared, ReadError> {
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
     let name = &turn.seen.object.name;
     let fleet = fleet(&turn.object);
     let key = value(&secrets, &owned::fleet_key(&fleet), "the fleet's SSH key").await?;
-    let host = value(&secrets, &owned::credentials(name), "the host's password").await?;
+    let host = owned::credentials(name);
+    let host = calls::read("the host's password", secrets.get(&host)).await?;
+    let (secret, host) = (Stored::of(&host), fields(&host));
     let token = value(&secrets, &owned::agent_token(name), "the agent's token").await?;
     let password = SecretString::from(field(&host, owned::PASSWORD)?);
     let user: UserName = field(&host, owned::USER)?
@@ -92,7 +115,7 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
         port: context.settings.ssh_port,
         user: user.clone(),
         key: SecretString::from(field(&key, owned::PRIVATE_KEY)?),
-        pinned: pin(&host, &owned::credentials(name))?,
+        pinned: pin(&host, &secret.name)?,
     };
     let ca = STANDARD.encode(field(&token, "ca.crt")?);
     let token = SecretString::from(field(&token, "token")?);
@@ -136,7 +159,7 @@ async fn prepare(context: &Context, turn: &Turn) -> Result<(Target, HostConfig),
     let config = HostConfig::new(context.settings.fleet.clone(), per_host)
         .map_err(|error| malformed("the host's configuration", &error))?;
     context.bootstraps.uses(&turn.seen.object.uid, &password);
-    Ok((target, config))
+    Ok(Prepared { target, config, secret })
 }
 
 /// The key by which Macs join the tailnet. One that is named and not there yet is waited for (P11).
@@ -244,7 +267,10 @@ pub(super) fn field(
 ///
 /// A pin that is there and cannot be read is not the same as none: whoever could spoil it would
 /// make us trust any host (S17).
-fn pin(data: &BTreeMap<String, Vec<u8>>, secret: &str) -> Result<Option<HostKey>, ReadError> {
+pub(super) fn pin(
+    data: &BTreeMap<String, Vec<u8>>,
+    secret: &str,
+) -> Result<Option<HostKey>, ReadError> {
     // As with a password, empty is missing: whoever may write it could as well remove it.
     let given = data.get(owned::HOST_KEY).filter(|bytes| !bytes.trim_ascii().is_empty());
     let Some(bytes) = given else { return Ok(None) };
@@ -263,85 +289,6 @@ fn pin(data: &BTreeMap<String, Vec<u8>>, secret: &str) -> Result<Option<HostKey>
          prints: put the host's own there, or remove {key} to trust the host as it is now"
     );
     Err(ReadError::Malformed { what: "the pinned host key", why })
-}
-
-/// One bootstrap.
-struct Work {
-    dial: Arc<dyn Dial>,
-    secrets: Api<Secret>,
-    secret: String,
-    patience: Duration,
-    target: Target,
-    config: HostConfig,
-    place: Place,
-}
-
-impl Work {
-    fn new(
-        context: &Context,
-        turn: &Turn,
-        target: Target,
-        config: HostConfig,
-        place: Place,
-    ) -> Self {
-        Self {
-            dial: context.dial.clone(),
-            secrets: Api::namespaced(context.client.clone(), &context.settings.namespace),
-            secret: owned::credentials(&turn.seen.object.name),
-            patience: context.settings.ssh_patience,
-            target,
-            config,
-            place,
-        }
-    }
-
-    async fn run(self) -> Upkept {
-        self.try_run().await.unwrap_or_else(Upkept::Failed)
-    }
-
-    async fn try_run(self) -> Result<Upkept, String> {
-        let session = wait_for_ssh(&*self.dial, &self.target, self.patience).await;
-        let session = session.map_err(|error| chain(&error))?;
-        if self.target.pinned.is_none() {
-            self.keep_host_key(&session.host_key).await?;
-        }
-        let progress = |step: applecart_mac::Progress| {
-            self.place.advance((step.name.to_owned(), step.index, step.total));
-        };
-        let report = match bootstrap(&*session.mac, &self.config, &progress).await {
-            Ok(report) => report,
-            Err(error) if error.next() == Next::NewPassword => {
-                return Ok(Upkept::PasswordRefused(chain(&error)));
-            }
-            Err(error) => return Err(chain(&error)),
-        };
-        Ok(match (report.postponed(), report.failed()) {
-            (Some(what), _) => Upkept::Postponed(what),
-            (None, Some(what)) => Upkept::Incomplete(what),
-            (None, None) => Upkept::Current {
-                stamp: self.config.fingerprint().to_string(),
-                awaits_boot: report.awaits_boot(),
-            },
-        })
-    }
-
-    /// Pins the key of first contact, before anything is sent to the host. An API server that does
-    /// not answer is no fault of the host, so it is asked again while there is patience.
-    async fn keep_host_key(&self, key: &HostKey) -> Result<(), String> {
-        let give_up = Instant::now() + self.patience;
-        let change = json!({"stringData": {owned::HOST_KEY: key.to_string()}});
-        let patch = Patch::Merge(&change);
-        let how = PatchParams::default();
-        loop {
-            match calls::write(self.secrets.patch(&self.secret, &how, &patch)).await {
-                Outcome::Done => return Ok(()),
-                Outcome::Unknown if Instant::now() < give_up => {
-                    tokio::time::sleep(self.patience / TRIES).await;
-                }
-                outcome => return Err(format!("could not keep the host key: {outcome:?}")),
-            }
-        }
-    }
 }
 
 #[cfg(test)]

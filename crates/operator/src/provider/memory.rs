@@ -54,7 +54,9 @@ pub struct Kit {
     pub identity: Vec<Identity>,
     /// Whether its token is filled in.
     pub token: bool,
-    /// The host's password, if it is stored.
+    /// Whether there is a Secret for the host's password and key.
+    pub stored: bool,
+    /// The host's password, if it is in there and can be used.
     pub password: Option<SecretString>,
 }
 

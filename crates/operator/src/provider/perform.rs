@@ -109,7 +109,10 @@ async fn equip(context: &Context, turn: &Turn, action: &Action) -> Outcome {
     }
     kits.amend(name, |kit| match action {
         Action::CreateIdentity(part) => kit.identity.push(*part),
-        _ => kit.password = turn.login.as_ref().map(|(_, password)| password.clone()),
+        _ => {
+            kit.stored = true;
+            kit.password = turn.login.as_ref().map(|(_, password)| password.clone());
+        }
     });
     outcome
 }

@@ -2,8 +2,9 @@
 
 use std::net::Ipv4Addr;
 
+use applecart_api::credential::SEALED;
 use applecart_api::ids::{ServerId, Zone};
-use applecart_scaleway::{ProjectId, SEALED, ServerStatus};
+use applecart_scaleway::{ProjectId, ServerStatus};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 

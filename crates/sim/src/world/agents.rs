@@ -1,18 +1,19 @@
 //! The real agent on each Mac: started and stopped by that Mac's launchd, nobody else.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use applecart_api::ids::ServerId;
 use secrecy::SecretString;
-use tart_kubelet::Config;
+use tart_kubelet::{Config, Tailnet, TailnetError};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
 use super::World;
 use crate::faults::{GatedTart, Process};
-use crate::mac::AgentStart;
+use crate::mac::{AgentStart, SimMac};
 
 /// launchd waits so long before it starts a job again that crashed.
 const THROTTLE: Duration = Duration::from_secs(10);
@@ -99,6 +100,7 @@ fn start_agent(
     let token = SecretString::from(token);
     let process = Process::Agent(config.node_name().to_owned());
     let (tart, clock) = (host.tart.clone(), world.settings.clock.clone());
+    let tailnet = SimTailnet(host.mac.clone());
     let faults = world.settings.faults.clone();
     let throttle = world.settings.scale(THROTTLE);
     let api = world.api().clone();
@@ -106,6 +108,7 @@ fn start_agent(
         loop {
             let client = api.client_with_token(token.clone());
             let vm = GatedTart::new(tart.clone(), process.clone(), faults.clone());
+            let (config, tailnet, clock) = (config.clone(), tailnet.clone(), clock.clone());
             let crashed = async {
                 match &faults {
                     Some(faults) => faults.crashed(&process).await,
@@ -115,10 +118,21 @@ fn start_agent(
             tokio::select! {
                 biased;
                 () = crashed => tokio::time::sleep(throttle).await,
-                _ = tart_kubelet::run(config.clone(), client, vm, clock.clone()) => {}
+                _ = tart_kubelet::run(config, client, vm, tailnet, clock) => {}
             }
         }
     }))
+}
+
+/// The tailnet that a simulated Mac is in.
+#[derive(Clone)]
+struct SimTailnet(SimMac);
+
+impl Tailnet for SimTailnet {
+    async fn address(&self) -> Result<IpAddr, TailnetError> {
+        let address = self.0.tailnet_address();
+        address.ok_or_else(|| TailnetError::NotJoined("no current Tailscale IPs".to_owned()))
+    }
 }
 
 /// What a kubeconfig says under `key`, as the provider writes it.

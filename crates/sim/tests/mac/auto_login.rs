@@ -29,6 +29,7 @@ async fn a_wrong_auto_login_password_fails_loudly_twice_at_most_and_the_right_on
 
 #[tokio::test(start_paused = true)]
 async fn a_mistyped_password_costs_a_healthy_host_nothing_wherever_the_run_is_cut_off() {
+    // T1, B4: macOS replaces a wrong auto-login file by a marker, and the next boot has no session.
     let reference = converged().await;
     let before = reference.call_counts().0;
     let error = run(&reference, &wrong()).await.unwrap_err();

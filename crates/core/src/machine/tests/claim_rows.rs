@@ -186,7 +186,7 @@ fn claim_rows() -> Vec<Row> {
 
 fn bootstrap_rows() -> Vec<Row> {
     let since = now();
-    let step = Some(("power".to_owned(), 3, 9));
+    let step = Some(("no sleep".to_owned(), 4, 10));
     vec![
         (
             "claimed",
@@ -356,7 +356,16 @@ fn lost_rows() -> Vec<Row> {
         ),
         (
             "back in the pool, with our password",
-            with(bound("pool-1", returned.clone()), |s| s.credentials.password = true),
+            with(bound("pool-1", returned.clone()), |s| {
+                s.credentials.stored = true;
+                s.credentials.password = true;
+            }),
+            Some(Action::DeleteCredentials),
+            Reason::HostReleased(why),
+        ),
+        (
+            "back in the pool, with a sealed password and a pin (S17)",
+            with(bound("pool-1", returned.clone()), |s| s.credentials.stored = true),
             Some(Action::DeleteCredentials),
             Reason::HostReleased(why),
         ),
@@ -416,7 +425,7 @@ fn keep_rows() -> Vec<Row> {
             "well again after owners that failed",
             with_lease(well(), |lease| lease.owners_failed = 2),
             Some(Action::NoteHealthy(server())),
-            Reason::Bootstrapped,
+            Reason::Bootstrapped(None),
         ),
     ]
 }

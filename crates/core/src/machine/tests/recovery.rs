@@ -91,13 +91,15 @@ fn a_bootstrap_that_waits_for_running_vms_has_not_failed() {
 #[test]
 fn a_bootstrap_that_ended_well_is_recorded_with_its_stamp() {
     let seen = with(prepared(), |seen| {
-        seen.bootstrap = Bootstrap::Succeeded { stamp: "abc".into(), awaits_boot: None };
+        let (stamp, did) = ("abc".into(), "9 of 9 steps changed in 84 s".into());
+        seen.bootstrap = Bootstrap::Succeeded { stamp, awaits_boot: None, did };
         seen.object.status.bootstrap_attempts = Some(2);
     });
-    let Some(Action::RecordBootstrap(told)) = decide(now(), &seen, &Limits::default()).action
-    else {
+    let Decision { action, reason, .. } = decide(now(), &seen, &Limits::default());
+    let Some(Action::RecordBootstrap(told)) = action else {
         panic!("the success is not recorded");
     };
+    assert_eq!(reason.to_string(), "bootstrapped: 9 of 9 steps changed in 84 s");
     assert_eq!(told.tart_kubelet_binary_sha.as_deref(), Some("abc"));
     assert_eq!(told.bootstrap_attempts, None);
     assert!(is_true(&told.conditions, "Bootstrapped"));
@@ -142,6 +144,7 @@ fn a_reboot_that_failed_keeps_its_one_shot() {
 
 #[test]
 fn a_tier_of_zero_is_off() {
+    // Seed 003, P20: each tier is opt-out on its own.
     assert_eq!(done(&failed(100), &tiers(0, 0)), None);
     assert_eq!(done(&failed(100), &tiers(3, 0)), Some(Action::Reboot(server())));
     assert!(matches!(done(&failed(100), &tiers(0, 8)), Some(Action::Rename { .. })));
@@ -180,7 +183,7 @@ fn everything_of_a_host_goes_with_it() {
         ..ScalewayAppleSiliconMachineStatus::default()
     };
     seen.object.provider_id = prepared().object.provider_id;
-    seen.credentials.password = true;
+    seen.credentials.stored = true;
     let cleared = told(&seen);
     let expected = ScalewayAppleSiliconMachineStatus {
         observed_generation: Some(1),
@@ -194,7 +197,7 @@ fn everything_of_a_host_goes_with_it() {
     assert_eq!(cleared, expected);
     assert!(cleared.conditions.iter().all(|condition| condition.type_ != "Bootstrapped"));
     assert_eq!(effect(&seen).action, Some(Action::DeleteCredentials), "with the host-key pin");
-    seen.credentials.password = false;
+    seen.credentials.stored = false;
     assert_eq!(effect(&seen).action, Some(Action::SetProviderId(None)));
     seen.object.provider_id = None;
     assert_eq!(effect(&seen).action, Some(Action::ClearLease(server())));

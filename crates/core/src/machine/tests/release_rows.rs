@@ -141,7 +141,16 @@ fn wipe_rows() -> Vec<Row> {
         ),
         (
             "wiped, password left",
-            with(released(wiped.clone()), |s| s.credentials.password = true),
+            with(released(wiped.clone()), |s| {
+                s.credentials.stored = true;
+                s.credentials.password = true;
+            }),
+            Some(Action::DeleteCredentials),
+            Reason::CleaningUp,
+        ),
+        (
+            "wiped, a sealed password and a pin left (S17, C5)",
+            with(released(wiped.clone()), |s| s.credentials.stored = true),
             Some(Action::DeleteCredentials),
             Reason::CleaningUp,
         ),
@@ -451,6 +460,7 @@ fn strange_release_rows() -> Vec<Row> {
             "held by a namesake of another namespace: what carries the name is its (LH14)",
             with(deleting(bound(NAME, namesake)), |s| {
                 s.identity = Identity::ALL.to_vec();
+                s.credentials.stored = true;
                 s.credentials.password = true;
             }),
             Some(Action::RemoveFinalizer),

@@ -32,7 +32,8 @@ fn recorded(seen: &Observed) -> ScalewayAppleSiliconMachineStatus {
 }
 
 fn current(stamp: &str) -> Upkeep {
-    Upkeep::Ended(Upkept::Current { stamp: stamp.into(), awaits_boot: None })
+    let did = "0 of 9 steps changed in 2 s".into();
+    Upkeep::Ended(Upkept::Current { stamp: stamp.into(), awaits_boot: None, did })
 }
 
 /// What the condition says: status, reason, message.
@@ -175,7 +176,8 @@ fn what_waits_for_vms_or_for_a_boot_is_told_and_the_stamp_stays_what_it_was() {
     let status = recorded(&seen);
     assert_eq!(up_to_date(&status), ("False".into(), "Postponed".into(), "Tart: VMs run".into()));
     assert_eq!((status.tart_kubelet_binary_sha, status.ready), (None, Some(true)));
-    let boot = Upkept::Current { stamp: "abc".into(), awaits_boot: Some("a boot".into()) };
+    let awaits_boot = Some("a boot".into());
+    let boot = Upkept::Current { stamp: "abc".into(), awaits_boot, did: String::new() };
     let status = recorded(&with(well(15), |seen| seen.upkeep = Upkeep::Ended(boot)));
     assert_eq!(up_to_date(&status), ("True".into(), "UpToDate".into(), "a boot".into()));
 }

@@ -2,7 +2,7 @@ use k8s_openapi::api::core::v1::{Node, NodeStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::json;
 
-use super::super::observed::{Health, Registration};
+use super::super::observed::{Address, Health, Registration};
 use super::*;
 
 const LIMITS: Limits = Limits {
@@ -27,12 +27,12 @@ fn unregistered() -> Observed {
             name: "mac-1".into(),
             labels: BTreeMap::from([("tuist.dev/fleet".into(), "runners".into())]),
             provider_id: Some("scw-applesilicon://fr-par-1/x".into()),
-            address: Some("10.0.0.7".parse().unwrap()),
             cpu: 8,
             memory_mib: 14_336,
             pods: 3,
             kubelet_version: "v1.36.4".into(),
         },
+        address: Address::Known("10.0.0.7".parse().unwrap()),
         node: NodeObject::Missing,
         missing_since: None,
         lease: LeaseObject::Missing,
@@ -253,4 +253,24 @@ fn a_tart_that_stays_silent_makes_the_node_not_ready_and_a_hiccup_does_not() {
         let status = published(&decide(now(), &LIMITS, &seen));
         assert_eq!(conditions(&status)[0], ("Ready".into(), ready.into()), "{seconds}");
     }
+}
+
+#[test]
+fn an_address_that_is_awaited_is_replaced_by_no_other_and_told_once_it_is_there() {
+    // K6, B22: the Node is there without it, and says what it waits for.
+    let mut seen = registered();
+    seen.address = Address::Awaited("Tailscale tells no address: NeedsLogin".into());
+    let status = published(&decide(now(), &LIMITS, &seen));
+    let named = json!([{"type": "Hostname", "address": "mac-1"}]);
+    assert_eq!(serde_json::to_value(&status.addresses).unwrap(), named);
+    let ready = status.conditions.unwrap().remove(0);
+    assert_eq!((ready.type_.as_str(), ready.status.as_str()), ("Ready", "True"));
+    let message = ready.message.unwrap();
+    assert!(message.contains("waiting for the Node's address") && message.contains("NeedsLogin"));
+    seen.address = Address::Known("100.100.1.2".parse().unwrap());
+    let status = published(&decide(now(), &LIMITS, &seen));
+    assert_eq!(status.addresses.unwrap()[0].address, "100.100.1.2");
+    seen.address = Address::Untold;
+    let status = published(&decide(now(), &LIMITS, &seen));
+    assert!(!status.conditions.unwrap()[0].message.clone().unwrap().contains("waiting"));
 }

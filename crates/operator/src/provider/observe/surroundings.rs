@@ -1,13 +1,14 @@
 //! What stands around a host in Kubernetes, and what it can be installed with. Reads only.
 
 use applecart_api::condition::is_true;
+use applecart_api::credential::is_told;
 use applecart_api::ids::Zone;
 use applecart_api::keys::{finalizer, label, owned};
 use applecart_core::machine::{
     Bootstrap, Bound, Credentials, Guest, HostRead, HostState, Image, Images, Node, Observed,
     Release, is_due,
 };
-use applecart_scaleway::{Os, SEALED};
+use applecart_scaleway::Os;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node as StoredNode, NodeCondition, Pod, Secret};
 use kube::api::ListParams;
@@ -167,8 +168,8 @@ async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
         let ((identity, token), stored) =
             tokio::try_join!(biased; left.identity(), left.credentials())?;
         let token = token.is_some_and(|secret| value(&secret, "token").is_some());
-        let password = stored.and_then(|secret| value(&secret, owned::PASSWORD));
-        Ok(Some(Kit { identity, token, password }))
+        let password = stored.as_ref().and_then(|secret| value(secret, owned::PASSWORD));
+        Ok(Some(Kit { identity, token, stored: stored.is_some(), password }))
     };
     let kit = context.memory.kits.get(left.machine, &turn.reading, Box::pin(read)).await?;
     let kit = kit.unwrap_or_default();
@@ -178,6 +179,7 @@ async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     };
     turn.seen.credentials = Credentials {
         fleet_key: context.fleet_keys.of(&fleet(&turn.object)),
+        stored: kit.stored,
         password: kit.password.is_some(),
         renewed: used.as_ref().is_some_and(is_other),
         token: kit.token,
@@ -189,8 +191,7 @@ async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
 /// What a Secret has under `name`: empty is the same as absent, and so is the marker that older
 /// versions stored for a password that they were not told (P19).
 fn value(secret: &Secret, name: &str) -> Option<SecretString> {
-    let value = &secret.data.as_ref()?.get(name)?.0;
-    let told = !value.is_empty() && value.as_slice() != SEALED.as_bytes();
     // Not text: told when it is used, with what to do about it.
-    told.then(|| SecretString::from(String::from_utf8_lossy(value).into_owned()))
+    let value = String::from_utf8_lossy(&secret.data.as_ref()?.get(name)?.0);
+    is_told(&value).then(|| SecretString::from(value.into_owned()))
 }

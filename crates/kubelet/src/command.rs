@@ -20,7 +20,7 @@ const PIPES: Duration = Duration::from_secs(1);
 
 /// A command that ended.
 #[derive(Debug)]
-pub(super) struct Finished {
+pub(crate) struct Finished {
     /// Its exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     pub stdout: String,
@@ -66,7 +66,7 @@ impl Drop for Group {
 }
 
 /// Runs a command to its end, or to its deadline.
-pub(super) async fn run(
+pub(crate) async fn run(
     program: &Path,
     args: &[&str],
     deadline: Duration,
