@@ -154,8 +154,10 @@ const PROVIDER_ID: Dimension = (3, |seen, way| {
         [of(SERVER), None, of("00000000-0000-4000-8000-000000000000")][way].clone();
 });
 /// All that there is, nothing, or no identity.
-const CREDENTIALS: Dimension = (3, |seen, way| {
-    seen.credentials.password = way != 1;
+const CREDENTIALS: Dimension = (4, |seen, way| {
+    // A Secret may be there without a password that can be used.
+    seen.credentials.stored = way != 1;
+    seen.credentials.password = way != 1 && way != 3;
     seen.identity = if way == 0 { Identity::ALL.to_vec() } else { vec![] };
 });
 /// All of it is gone.
@@ -173,7 +175,7 @@ const BOOTSTRAP: Dimension = (7, |seen, way| {
     seen.bootstrap = match way {
         0 => Bootstrap::None,
         1 => Bootstrap::Running { step: None, since: now() },
-        2 => Bootstrap::Succeeded { stamp: what(), awaits_boot: None },
+        2 => Bootstrap::Succeeded { stamp: what(), awaits_boot: None, did: what() },
         3 => Bootstrap::Incomplete(what()),
         4 => Bootstrap::Postponed(what()),
         5 => Bootstrap::Failed(what()),
@@ -181,7 +183,8 @@ const BOOTSTRAP: Dimension = (7, |seen, way| {
     };
 });
 const UPKEEP: Dimension = (5, |seen, way| {
-    let current = || Upkept::Current { stamp: "stamp".into(), awaits_boot: None };
+    let current =
+        || Upkept::Current { stamp: "stamp".into(), awaits_boot: None, did: String::new() };
     seen.upkeep = match way {
         0 => Upkeep::Idle(None),
         1 => Upkeep::Idle(Some(Looked { at: now(), generation: Some(1) })),

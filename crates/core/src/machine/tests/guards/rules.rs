@@ -367,7 +367,7 @@ fn may_let_go(case: &Case<'_>) -> bool {
         _ => None,
     };
     let namesake = held_by.is_some_and(|holder| holder.split('/').nth(1) == Some(&object.name));
-    let bare = seen.identity.is_empty() && !seen.credentials.password;
+    let bare = seen.identity.is_empty() && !seen.credentials.stored;
     let pending = object.ordered.is_some_and(|order| order.at > minutes_ago(10));
     let returned = match &seen.bound {
         Bound::Unbound(Candidates::Listed(_)) => !pending,
