@@ -1,6 +1,7 @@
 //! What a Mac shall be, put together from Secrets and settings. Reads only.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use applecart_api::keys::{label, owned};
 use applecart_api::machine::GhActionsRunner;
