@@ -18,6 +18,12 @@ pub enum Action {
     SetProviderId(Option<ProviderId>),
     /// Keep `clusterctl move` waiting, or let it come.
     BlockMove(bool),
+    /// Sign the account of the agent of this name, so that no other object of the name takes a host:
+    /// the one that is still at this version (`None`: one that does not exist).
+    TakeName {
+        /// Version that was read.
+        version: Option<String>,
+    },
     /// Take the host's Lease, if it is still at this version (`None`: does not exist).
     TakeLease {
         /// The host.
@@ -164,6 +170,7 @@ impl Action {
             | Self::RecordBootstrap(_)
             | Self::SetProviderId(Some(_))
             | Self::BlockMove(_)
+            | Self::TakeName { .. }
             | Self::NoteMarked(_)
             | Self::NoteHealthy(_)
             | Self::StoreCredentials(_)
@@ -208,6 +215,7 @@ impl Action {
             Self::SetProviderId(_) => "write the provider ID",
             Self::BlockMove(true) => "keep clusterctl move waiting",
             Self::BlockMove(false) => "let clusterctl move come",
+            Self::TakeName { .. } => "sign the agent's account",
             Self::TakeLease { .. } => "take the host's Lease",
             Self::NoteMarked(_)
             | Self::NoteReleasing { .. }

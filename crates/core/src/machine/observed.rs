@@ -25,6 +25,8 @@ pub struct Observed {
     pub credentials: Credentials,
     /// Which parts of the Node's identity are there.
     pub identity: Vec<super::Identity>,
+    /// Who has the object's name; read only when that is about to matter.
+    pub name: Name,
     /// The Node of the object's name, if it is registered.
     pub node: Option<Node>,
     /// Pods bound to that Node.
@@ -300,6 +302,21 @@ pub struct Credentials {
     pub renewed: bool,
     /// The token of the Node's identity is filled in.
     pub token: bool,
+}
+
+/// Who has a name. The Node, the agent's account and the Secrets of a Mac are called after its
+/// Machine, so of all Machines of one name, whatever their namespaces, one has a host at a time:
+/// the one that the agent's account is signed by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// Nobody looked.
+    NotRead,
+    /// Nobody who lives. The version of an account that is there all the same.
+    Free(Option<String>),
+    /// This object.
+    Ours,
+    /// Another object that lives, named for people.
+    Other(String),
 }
 
 /// A registered Node.

@@ -234,16 +234,30 @@ pub(super) fn swap(
     limits: &Limits,
 ) -> Decision {
     if lease.releasing_at.is_none() {
-        let owners_failed = lease.owners_failed.saturating_add(1);
-        return note_releasing(host, owners_failed, Reason::Swapping(seen.failures()));
+        // One that never was its own failed nobody.
+        return if seen.object.provider_id.is_some() {
+            let owners_failed = lease.owners_failed.saturating_add(1);
+            note_releasing(host, owners_failed, Reason::Swapping(seen.failures()))
+        } else {
+            note_releasing(host, lease.owners_failed, Reason::Releasing)
+        };
     }
     if lease.quarantined {
-        return unbind(seen, &host.id, "its bootstrap failed too often");
+        return unbind(seen, &host.id, given_up(lease));
     }
     if seen.object.pool_prefix.is_none() {
         return wait(Reason::NoPool, limits.keep);
     }
     wipe(now, seen, host, lease, limits, leftovers::of_host)
+}
+
+/// Why a living Machine gave its host up: one that failed nobody was good, and its name was not.
+pub(super) fn given_up(lease: &Lease) -> &'static str {
+    if lease.owners_failed > 0 {
+        "its bootstrap failed too often"
+    } else {
+        "another Machine has its name"
+    }
 }
 
 fn note_releasing(host: &Host, owners_failed: u32, reason: Reason) -> Decision {

@@ -22,6 +22,7 @@ const SILENT: Duration = Duration::from_mins(5);
 pub fn decide(now: Timestamp, task: &Task, seen: &Seen, policy: &Policy) -> Decision {
     match task {
         Task::FreeLease(_) => return free(seen),
+        Task::SpareLease { .. } => return free_spare(seen),
         Task::DropLease { .. } => return drop_lease(seen),
         Task::Host { .. } => {}
     }
@@ -54,6 +55,22 @@ fn free(seen: &Seen) -> Decision {
         _ if seen.lease.moved => refuse(Reason::Moved),
         Some(holder) if !seen.owners.holder_lives(holder) => {
             act(Action::FreeLease, Reason::HolderGone(holder.to_owned()))
+        }
+        Some(_) | None => refuse(Reason::HolderLives),
+    }
+}
+
+/// Frees the Lease of a holder who lives with another host.
+fn free_spare(seen: &Seen) -> Decision {
+    let host = match &seen.host {
+        HostRead::Failed(why) => return refuse(Reason::HostUnreadable(why.clone())),
+        HostRead::Gone => None,
+        HostRead::Seen(host) => Some(host),
+    };
+    match seen.lease.holder() {
+        _ if seen.lease.moved => refuse(Reason::Moved),
+        Some(holder) if seen.owners.is_spare(holder, &seen.server, host) => {
+            act(Action::FreeLease, Reason::Spare(holder.to_owned()))
         }
         Some(_) | None => refuse(Reason::HolderLives),
     }

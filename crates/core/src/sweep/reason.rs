@@ -15,6 +15,8 @@ pub enum Reason {
     Returned,
     /// The Lease's holder is gone.
     HolderGone(String),
+    /// The Lease's holder has another host.
+    Spare(String),
     /// The Lease's host is gone for good.
     Vanished,
     /// The cluster that the host was moved to has returned it.
@@ -79,6 +81,7 @@ impl Reason {
             Self::Returning => "returning",
             Self::Returned => "returned",
             Self::HolderGone(_) => "holder_gone",
+            Self::Spare(_) => "spare",
             Self::Vanished => "vanished",
             Self::ReturnedElsewhere => "returned_elsewhere",
             Self::CleaningUp => "cleaning_up",
@@ -159,6 +162,7 @@ impl fmt::Display for Reason {
             Self::Returning => write!(f, "nobody owns it: returning it to the pool"),
             Self::Returned => write!(f, "wiped and in the pool"),
             Self::HolderGone(holder) => write!(f, "its Lease's holder is gone: {holder}"),
+            Self::Spare(holder) => write!(f, "its Lease's holder has another host: {holder}"),
             Self::Vanished => write!(f, "its host does not exist at Scaleway any more"),
             Self::ReturnedElsewhere => {
                 write!(f, "it was moved to another cluster, which has returned it")

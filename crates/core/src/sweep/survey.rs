@@ -23,6 +23,13 @@ const PATIENCE_WITH_POOL: Duration = Duration::from_hours(3);
 pub enum Task {
     /// A Lease whose holder is gone.
     FreeLease(ServerId),
+    /// A Lease whose holder has another host.
+    SpareLease {
+        /// Where the Lease's host stands.
+        zone: Zone,
+        /// Which host.
+        server: ServerId,
+    },
     /// A host that is on its way back, or is to be.
     Host {
         /// Where it stands.
@@ -45,6 +52,7 @@ impl Task {
     pub fn server(&self) -> &ServerId {
         match self {
             Self::FreeLease(server)
+            | Self::SpareLease { server, .. }
             | Self::Host { server, .. }
             | Self::DropLease { server, .. } => server,
         }
@@ -103,6 +111,7 @@ pub fn survey(now: Timestamp, all: &Inventory, policy: &Policy, memory: &Memory)
         vec![]
     };
     let mut tasks = look.dead_holders();
+    tasks.append(&mut look.spares());
     tasks.append(&mut look.due());
     tasks.append(&mut leftovers::vanished(all, &look.names, &mut look.sightings));
     let Look { sightings, refusals, .. } = look;
@@ -198,6 +207,24 @@ impl Look<'_> {
             }
             if self.sightings.dead_holder(server, holder) {
                 due.push(Task::FreeLease(server.clone()));
+            }
+        }
+        due
+    }
+
+    /// Leases whose holders had another host a full interval ago, too: a Lease that was taken late,
+    /// when its taker had given up to hear of it, is nobody's use (P1).
+    fn spares(&mut self) -> Vec<Task> {
+        let mut due = vec![];
+        for (server, lease) in &self.all.leases {
+            let (Some(holder), Some(zone)) = (lease.holder(), &lease.zone) else { continue };
+            let hosts = self.all.zones.get(zone).map(ZoneRead::hosts);
+            let host = hosts.and_then(|mut hosts| hosts.find(|host| host.id == *server));
+            if lease.moved || !self.all.owners.is_spare(holder, server, host) {
+                continue;
+            }
+            if self.sightings.spare(server, holder) {
+                due.push(Task::SpareLease { zone: zone.clone(), server: server.clone() });
             }
         }
         due

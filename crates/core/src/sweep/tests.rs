@@ -248,6 +248,54 @@ fn the_lease_of_a_holder_who_is_gone_is_due_when_that_was_seen_twice() {
 }
 
 #[test]
+fn the_lease_of_a_holder_with_another_host_is_freed_when_that_was_seen_twice() {
+    // P1: taken late, after its taker had given up to hear of it.
+    let holder = LeaseHolder::Other("macs/fleet-a/uid-of-fleet-a".into());
+    let spare = HostLease { zone: Some(zone()), ..held(holder) };
+    let all = |name: &str, servers: Option<u32>| {
+        let mut all = inventory(vec![host(1, name)], vec![owner("fleet-a", servers)]);
+        all.leases.insert(id(1), spare.clone());
+        all
+    };
+    let task = Task::SpareLease { zone: zone(), server: id(1) };
+    let first = survey(at(0), &all("pool-1", Some(2)), &policy(), &Memory::default());
+    assert_eq!(first.tasks, []);
+    assert_eq!(second_look(&all("pool-1", Some(2)), &policy()).tasks, [task.clone()]);
+    for (name, servers, why) in [
+        ("pool-1", None, "it may be about to claim it"),
+        ("pool-1", Some(1), "it names it"),
+        ("fleet-a", Some(2), "the host has its name"),
+    ] {
+        assert_eq!(second_look(&all(name, servers), &policy()).tasks, [], "{why}");
+        let seen = seen(host(1, name), spare.clone(), vec![owner("fleet-a", servers)]);
+        assert_eq!(decide(at(0), &task, &seen, &policy()).action, None, "{why}");
+    }
+    let marked = Owner { uid: UID.into(), ..owner("fleet-a", Some(2)) };
+    let of_uid = HostLease {
+        lease: Lease {
+            holder: LeaseHolder::Other(format!("macs/fleet-a/{UID}")),
+            ..spare.lease.clone()
+        },
+        ..spare.clone()
+    };
+    let seen_as = |name: &str, lease: &HostLease| {
+        let seen = seen(host(1, name), lease.clone(), vec![marked.clone()]);
+        decide(at(0), &task, &seen, &policy())
+    };
+    assert_eq!(seen_as(&claiming(CLUSTER), &of_uid).action, None, "the host has its marker");
+    assert_eq!(seen_as(&releasing(CLUSTER), &of_uid).action, None, "the host has its marker");
+    assert_eq!(seen_as("pool-1", &of_uid).action, Some(Action::FreeLease));
+    assert_eq!(seen_as("pool-1", &of_uid).reason.word(), "spare");
+    let moved = HostLease { moved: true, ..of_uid.clone() };
+    assert_eq!(seen_as("pool-1", &moved).reason, Reason::Moved);
+    let unread = Seen {
+        host: HostRead::Failed("503".into()),
+        ..seen(host(1, "pool-1"), of_uid, vec![marked.clone()])
+    };
+    assert_eq!(decide(at(0), &task, &unread, &policy()).action, None);
+}
+
+#[test]
 fn a_zone_that_cannot_be_listed_is_neither_empty_nor_forgotten() {
     let all = inventory(vec![host(1, "fleet-x")], vec![owner("fleet-a", None)]);
     let first = survey(at(0), &all, &policy(), &Memory::default());

@@ -1,6 +1,7 @@
 //! Reads the world into one [`Observed`]. Reads only; what a stage does not need is not read.
 
 mod binding;
+mod names;
 mod surroundings;
 
 use std::time::Duration;
@@ -10,7 +11,7 @@ use applecart_api::ids::{CrUid, ProviderId, ServerId, Zone};
 use applecart_api::keys::{annotation, finalizer, label};
 use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineSpec};
 use applecart_core::machine::{
-    Bound, Candidates, Credentials, Host, HostRead, Images, Object, Observed, Ordered, Pause,
+    Bound, Candidates, Credentials, Host, HostRead, Images, Name, Object, Observed, Ordered, Pause,
 };
 use jiff::Timestamp;
 use kube::{Api, ResourceExt};
@@ -71,6 +72,7 @@ pub async fn observe(
             images: Images::NotRead,
             credentials: Credentials::default(),
             identity: vec![],
+            name: Name::NotRead,
             node: None,
             guests: vec![],
             bootstrap: context.bootstraps.of(&uid),

@@ -132,11 +132,36 @@ impl Zones {
             snapshot.chosen.insert(server.clone());
         }
     }
+
+    /// Notes that it is not known to be taken: whoever tried may have it all the same, and must find
+    /// it free to try the same one again (P1).
+    pub async fn give_back(&self, zone: &Zone, server: &ServerId) {
+        let slot = self.lists.lock().await.entry(zone.clone()).or_default().clone();
+        if let Some(snapshot) = &mut *slot.lock().await {
+            snapshot.chosen.remove(server);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use applecart_core::machine::HostState;
+
     use super::*;
+
+    fn host() -> Host {
+        Host {
+            id: "5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e".parse().expect("an id"),
+            name: "pool-1".into(),
+            state: HostState::Ready,
+            delivered: true,
+            retiring: false,
+            server_type: "M2-L".into(),
+            os: None,
+            address: None,
+            has_password: true,
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_host_is_absent_only_after_two_lists_taken_at_different_times() {
@@ -154,5 +179,21 @@ mod tests {
         assert_eq!(look().await, Absence::Once, "it was seen in between");
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(look().await, Absence::Twice);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_that_is_not_known_to_be_taken_is_free_for_whoever_tries_again() {
+        // P1: a Lease that was taken late, after nobody heard of it, must be the one tried again.
+        let (zones, zone) = (Zones::new(Duration::from_secs(2)), "fr-par-1".parse().expect("one"));
+        let listed = async || {
+            let list = async { Ok::<_, ()>(Snapshot::new(vec![host()], BTreeMap::new())) };
+            zones.get(&zone, Age::Fresh, list).await.expect("a list").candidates()
+        };
+        let holder = async || listed().await[0].lease.holder.clone();
+        assert_eq!(holder().await, LeaseHolder::Nobody);
+        zones.choose(&zone, &host().id).await;
+        assert!(matches!(holder().await, LeaseHolder::Other(_)));
+        zones.give_back(&zone, &host().id).await;
+        assert_eq!(holder().await, LeaseHolder::Nobody);
     }
 }
