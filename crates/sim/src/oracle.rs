@@ -232,13 +232,23 @@ fn busy_runners_stay(seen: &Seen) -> Result<(), String> {
 }
 
 impl Memory {
-    /// S4: a host is never wiped while it carries the name of a Machine that lives.
+    /// S4: a host is never wiped while it carries the name of a Machine that lives, or its claim.
     fn nobody_is_wiped(&mut self, seen: &Seen) -> Result<(), String> {
         for host in &seen.hosts {
             let before = self.wipes.insert(host.id.clone(), host.generation);
             let wiped = before.is_some_and(|before| before < host.generation);
+            let claim = match NameClass::read(&host.name, POOL_PREFIX) {
+                NameClass::Claiming(marker) => marker.uid.to_string(),
+                NameClass::Pool
+                | NameClass::Releasing(_)
+                | NameClass::OldMarker
+                | NameClass::Quarantined
+                | NameClass::Other(_) => String::new(),
+            };
             let owner = seen.machines.iter().find(|machine| {
-                !is_deleted(machine) && text(&machine["metadata"]["name"]) == host.name
+                let metadata = &machine["metadata"];
+                let has = text(&metadata["name"]) == host.name || text(&metadata["uid"]) == claim;
+                !is_deleted(machine) && has
             });
             if let (true, Some(_)) = (wiped, owner) {
                 return Err(format!("wiped-under-owner: {} was wiped as {}", host.id, host.name));

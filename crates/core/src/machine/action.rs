@@ -2,6 +2,7 @@
 
 use applecart_api::ids::{ProviderId, ServerId};
 use applecart_api::machine::ScalewayAppleSiliconMachineStatus;
+use applecart_api::name_class::NameClass;
 
 /// One effect, with the precondition under which it is safe inside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -106,6 +107,9 @@ pub enum Action {
     StartBootstrap(ServerId),
     /// Begin the same steps beside this loop, on a Mac that was bootstrapped.
     StartUpkeep(ServerId),
+    /// Compare what a Mac that was taken over shall be with what it should have been at that time.
+    /// Nobody goes to the Mac.
+    Compare(ServerId),
     /// End the bootstrap that runs beside this loop.
     StopBootstrap,
     /// Let no new Pod come to the Node.
@@ -145,6 +149,10 @@ pub enum Action {
 impl Action {
     /// What a rename is called in messages.
     pub const RENAME: &str = "rename the host";
+    /// What a wipe is called.
+    pub const WIPE: &str = "request the wipe";
+    /// What a deletion is called, at once or later.
+    pub const DELETE: [&str; 2] = ["delete the host", "schedule the deletion of the host"];
 
     /// Whether it changes a host, or adds one: then it is sent soon after an uncached read, or not
     /// at all.
@@ -159,6 +167,13 @@ impl Action {
                 | Self::ScheduleDeletion(_)
                 | Self::Create { .. }
         )
+    }
+
+    /// Whether it takes a host of the pool, which others may take by a name of theirs meanwhile.
+    #[must_use]
+    pub fn marks_host(&self) -> bool {
+        let claiming = |to: &str| matches!(NameClass::read(to, ""), NameClass::Claiming(_));
+        matches!(self, Self::Rename { to, .. } if claiming(to))
     }
 
     /// Whether it may follow from what Scaleway said of the host a while ago: it changes nothing at
@@ -198,6 +213,7 @@ impl Action {
             | Self::DeleteCredentials
             | Self::DeleteIdentity(_)
             | Self::StartUpkeep(_)
+            | Self::Compare(_)
             | Self::Cordon { .. }
             | Self::DeleteGuest { .. }
             | Self::FreeGuest { .. }
@@ -226,10 +242,10 @@ impl Action {
             | Self::NoteMoving { .. } => "note in the host's Lease",
             Self::ClearLease(_) | Self::LeaveLease(_) => "give up the host's Lease",
             Self::Rename { .. } => Self::RENAME,
-            Self::RequestWipe { .. } => "request the wipe",
+            Self::RequestWipe { .. } => Self::WIPE,
             Self::Reboot(_) => "reboot the host",
-            Self::DeleteServer(_) => "delete the host",
-            Self::ScheduleDeletion(_) => "schedule the deletion of the host",
+            Self::DeleteServer(_) => Self::DELETE[0],
+            Self::ScheduleDeletion(_) => Self::DELETE[1],
             Self::NoteOrder => "note the order",
             Self::Create { .. } => "order a host",
             Self::StoreCredentials(_) => "store the host's password",
@@ -238,6 +254,7 @@ impl Action {
             Self::DeleteIdentity(_) => "delete the Node's identity",
             Self::StartBootstrap(_) => "begin the bootstrap",
             Self::StartUpkeep(_) => "begin the upkeep",
+            Self::Compare(_) => "compare the Mac's configuration with that of its take-over",
             Self::StopBootstrap => "end the bootstrap",
             Self::Cordon { .. } => "cordon the Node",
             Self::DeleteGuest { .. } => "delete an idle Pod",

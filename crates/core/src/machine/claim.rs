@@ -109,7 +109,7 @@ fn fits(seen: &Observed, candidate: &Candidate, counts: &mut PoolCounts) -> bool
         return false;
     }
     counts.pool += 1;
-    let going = host.retiring || lease.delete_requested_at.is_some();
+    let going = host.retiring || lease.awaits_deletion();
     let ruled_out_by = if host.server_type != seen.object.server_type {
         &mut counts.wrong_type
     } else if !host.os.as_ref().is_some_and(|(name, family)| seen.object.os.accepts(name, family)) {
@@ -151,7 +151,10 @@ pub(super) fn advance(
         lease.releasing_at.is_some() && matches!(class, NameClass::Pool | NameClass::Quarantined);
     match &lease.holder {
         LeaseHolder::Other(holder) => wait(Reason::HeldByOther(holder.clone()), limits.keep),
-        LeaseHolder::Nobody if named || marked || swapped => take(server, lease, true),
+        LeaseHolder::Nobody if named || marked || swapped => match seen.stranger(host) {
+            Some(whose) => wait(Reason::NameTaken(whose), limits.keep),
+            None => take(server, lease, true),
+        },
         LeaseHolder::Us if named => bootstrap::prepare(now, seen, host, lease, limits),
         LeaseHolder::Us if marked => settle(now, seen, host, lease, limits),
         LeaseHolder::Us if swapped => release::swap(now, seen, host, lease, limits),

@@ -1,5 +1,7 @@
 //! What was read this turn, parsed once. The shell fills it in; nothing here reads.
 
+use std::time::Duration;
+
 use applecart_api::ids::{ClusterId, CrUid, ProviderId, ServerId, Zone};
 use applecart_api::machine::ScalewayAppleSiliconMachineStatus;
 use applecart_api::name_class::{Marker, NameClass};
@@ -49,6 +51,8 @@ pub struct Object {
     pub name: String,
     /// Never used twice, unlike the name.
     pub uid: CrUid,
+    /// When it was created.
+    pub created_at: Option<Timestamp>,
     /// Generation of the spec.
     pub generation: Option<i64>,
     /// Our finalizer is on it.
@@ -65,6 +69,8 @@ pub struct Object {
     pub move_is_blocked: bool,
     /// A person wants its host deleted with it.
     pub terminate: bool,
+    /// A person wants its Mac to be brought up to date, whoever made it a Node.
+    pub update: bool,
     /// It asks for a host of its own, not one of the pool.
     pub auto_order: bool,
     /// The last order of a host for it.
@@ -195,6 +201,13 @@ impl Lease {
     pub fn is_wiped(&self) -> bool {
         self.wiped_at.is_some() && !self.unwiped
     }
+
+    /// Its deletion was asked for, and nobody wiped it since for another owner.
+    #[must_use]
+    pub fn awaits_deletion(&self) -> bool {
+        let wiped_since = |asked: Timestamp| self.wiped_at.is_some_and(|wiped| asked < wiped);
+        self.delete_requested_at.is_some_and(|asked| !wiped_since(asked))
+    }
 }
 
 /// Who holds a host.
@@ -240,6 +253,8 @@ pub struct Host {
     pub address: Option<String>,
     /// The read carried a usable password.
     pub has_password: bool,
+    /// When Scaleway last changed anything of it; a rename does.
+    pub changed_at: Option<Timestamp>,
 }
 
 impl Host {
@@ -400,7 +415,33 @@ pub enum Release {
     NotOurs,
 }
 
+/// How far the clocks of Scaleway and Kubernetes may be apart.
+const CLOCKS_APART: Duration = Duration::from_mins(1);
+
 impl Observed {
+    /// Why a host that has our name, and that nothing else says is ours, is not: neither a claim nor
+    /// a take-over comes to such a one (LH14).
+    #[must_use]
+    pub fn stranger(&self, host: &Host) -> Option<String> {
+        let object = &self.object;
+        let known = object.status.server_id.is_some() || object.provider_id.is_some();
+        if known || host.name != object.name {
+            return None;
+        }
+        let (id, is, wanted) = (&host.id, &host.server_type, &object.server_type);
+        let older = match (host.changed_at, object.created_at) {
+            (Some(changed), Some(created)) => changed + CLOCKS_APART < created,
+            (None, _) | (_, None) => false,
+        };
+        if is != wanted {
+            Some(format!("host {id} bears it, and is of type {is}, not {wanted}"))
+        } else if older {
+            Some(format!("host {id} bears it, and did so before this Machine was created"))
+        } else {
+            None
+        }
+    }
+
     /// The marker of this object.
     #[must_use]
     pub fn marker(&self) -> Marker {

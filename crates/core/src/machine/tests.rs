@@ -43,6 +43,7 @@ fn host(name: &str) -> Host {
         os: Some(("macos-tahoe-26.3".into(), "Tahoe".into())),
         address: Some("192.0.2.7".into()),
         has_password: true,
+        changed_at: None,
     }
 }
 
@@ -85,6 +86,7 @@ fn fresh() -> Observed {
         object: Object {
             name: NAME.into(),
             uid: "11111111-2222-3333-4444-555555555555".parse().unwrap(),
+            created_at: None,
             generation: Some(1),
             finalizer: true,
             deleting_since: None,
@@ -93,6 +95,7 @@ fn fresh() -> Observed {
             machine_is_bound: false,
             move_is_blocked: true,
             terminate: false,
+            update: false,
             auto_order: false,
             ordered: None,
             paused: None,
@@ -219,9 +222,18 @@ fn after_trouble(seen: Observed) -> Observed {
 
 /// The last effect was called `tried` and failed, and is due again.
 fn after(tried: &'static str, mut seen: Observed) -> Observed {
-    let message = "do it".to_owned();
-    seen.trouble = Some(Trouble { tried, message, retry_at: now(), too_early: false });
+    let (message, streaks) = ("do it".to_owned(), vec![]);
+    seen.trouble = Some(Trouble { tried, message, retry_at: now(), too_early: false, streaks });
     seen
+}
+
+/// The last effect was called `tried`, is due again, and failed so often in so many minutes.
+fn refused(tried: &'static str, times: u32, minutes: u64, seen: Observed) -> Observed {
+    let streak = crate::Streak { tried, since: minutes_ago(minutes), times };
+    with(after(tried, seen), |seen| match &mut seen.trouble {
+        Some(trouble) => trouble.streaks = vec![streak],
+        None => panic!("no trouble"),
+    })
 }
 
 fn candidate(change: impl FnOnce(&mut Host), lease: Lease) -> Observed {

@@ -11,7 +11,7 @@ use super::leftovers::is_returned_elsewhere;
 use super::memory::age;
 use super::observed::{Job, Policy, Seen};
 use super::reason::Reason;
-use super::survey::Task;
+use super::survey::{Task, is_wiped_by_hand};
 use crate::machine::{Host, HostRead, HostState, Image, Images, LeaseHolder, Tiers};
 
 /// How long an agent may be silent before its jobs are not waited for any more.
@@ -37,7 +37,11 @@ pub fn decide(now: Timestamp, task: &Task, seen: &Seen, policy: &Policy) -> Deci
     if let Some(owner) = seen.owners.of(host) {
         return give_up(seen, Reason::Owned(owner.display()));
     }
-    match seen.class(host) {
+    let class = seen.class(host);
+    if is_wiped_by_hand(host, class, &seen.lease) {
+        return act(Action::NoteWiped, Reason::WipedByHand);
+    }
+    match class {
         Class::Releasing => release(seen, host, policy),
         Class::Claiming => take_back(now, seen, host, policy, Reason::Finishing),
         Class::Orphan if policy.claim_prefix.is_none() => give_up(seen, Reason::ReportOnly),

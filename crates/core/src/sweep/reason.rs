@@ -13,6 +13,8 @@ pub enum Reason {
     Returning,
     /// The host is wiped and in the pool.
     Returned,
+    /// A person wipes a host that nobody holds.
+    WipedByHand,
     /// The Lease's holder is gone.
     HolderGone(String),
     /// The Lease's holder has another host.
@@ -80,6 +82,7 @@ impl Reason {
             Self::Finishing => "finishing",
             Self::Returning => "returning",
             Self::Returned => "returned",
+            Self::WipedByHand => "wiped_by_hand",
             Self::HolderGone(_) => "holder_gone",
             Self::Spare(_) => "spare",
             Self::Vanished => "vanished",
@@ -161,6 +164,7 @@ impl fmt::Display for Reason {
             Self::Finishing => write!(f, "its object is gone: finishing what was left half done"),
             Self::Returning => write!(f, "nobody owns it: returning it to the pool"),
             Self::Returned => write!(f, "wiped and in the pool"),
+            Self::WipedByHand => write!(f, "somebody wipes it, and nobody holds it"),
             Self::HolderGone(holder) => write!(f, "its Lease's holder is gone: {holder}"),
             Self::Spare(holder) => write!(f, "its Lease's holder has another host: {holder}"),
             Self::Vanished => write!(f, "its host does not exist at Scaleway any more"),

@@ -39,6 +39,7 @@ fn host(n: u32, name: &str) -> Host {
         os: Some(("macos-tahoe-26.0".into(), "macos-tahoe".into())),
         address: None,
         has_password: true,
+        changed_at: None,
     }
 }
 
@@ -326,6 +327,48 @@ fn hosts_of_the_pool_that_nobody_can_adopt_are_named() {
         let survey = survey(at(minutes), &all, &policy(), &Memory::default());
         assert_eq!(survey.report.zones[&zone()].stuck.len(), usize::from(named), "{state:?}");
     }
+}
+
+#[test]
+fn what_a_person_wipes_is_noted_and_until_then_it_is_named() {
+    // V5: the way back of a host that was set aside.
+    let asked = Lease { delete_requested_at: Some(at(0)), ..Lease::free() };
+    let unwiped = Lease { unwiped: true, ..Lease::free() };
+    let stored = |lease: &Lease| HostLease {
+        lease: Lease { version: Some("1".into()), ..lease.clone() },
+        ..HostLease::free()
+    };
+    let look = |name: &str, state: &HostState, lease: &HostLease| {
+        let host = Host { state: state.clone(), ..host(1, name) };
+        let mut all = inventory(vec![host], vec![owner("fleet-a", None)]);
+        all.leases.insert(id(1), lease.clone());
+        survey(at(0), &all, &policy(), &Memory::default())
+    };
+    let (wiping, well) = (HostState::Reinstalling, HostState::Ready);
+    for lease in [&unwiped, &asked] {
+        let lease = stored(lease);
+        for name in ["pool-1", "tuist-quarantine-1"] {
+            assert_eq!(servers(&look(name, &wiping, &lease).tasks), [id(1)], "{name}");
+            let wiped = Host { state: wiping.clone(), ..host(1, name) };
+            let decision = decided(&seen(wiped, lease.clone(), vec![]));
+            assert_eq!(decision.action, Some(Action::NoteWiped), "{name}");
+            assert_eq!(decision.reason.word(), "wiped_by_hand");
+            assert_eq!(look(name, &well, &lease).tasks, [], "{name}: nobody wipes it");
+        }
+        let stuck = &look("pool-1", &well, &lease).report.zones[&zone()].stuck;
+        assert_eq!(stuck.len(), 1, "{lease:?}");
+        let aside = &look("tuist-quarantine-1", &well, &lease).report.zones[&zone()].stuck;
+        assert_eq!(aside.len(), 0, "it is told as set aside");
+    }
+    let holder = LeaseHolder::Other("macs/fleet-a/uid-of-fleet-a".into());
+    let held = stored(&Lease { holder, ..unwiped.clone() });
+    let moved = HostLease { moved: true, ..stored(&unwiped) };
+    let wiped = stored(&Lease { wiped_at: Some(at(1)), ..asked });
+    for lease in [held, moved, wiped.clone(), stored(&Lease::free())] {
+        assert_eq!(look("pool-1", &wiping, &lease).tasks, [], "{lease:?}");
+    }
+    assert_eq!(look("pool-1", &well, &wiped).report.zones[&zone()].stuck, []);
+    assert_eq!(look("fleet-a", &wiping, &stored(&unwiped)).tasks, [], "it has an owner");
 }
 
 #[test]

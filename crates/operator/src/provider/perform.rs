@@ -73,6 +73,7 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         }
         Action::StartBootstrap(_) => config::start(context, turn).await,
         Action::StartUpkeep(_) => config::start_upkeep(context, turn).await,
+        Action::Compare(_) => config::compare(context, turn).await,
         Action::StopBootstrap => {
             context.bootstraps.stop(&turn.seen.object.uid);
             Outcome::Done

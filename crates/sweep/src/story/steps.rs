@@ -103,12 +103,7 @@ impl Kind {
     }
 
     /// Deletes one object of some namespace, and does not wait for whom it waits for.
-    pub async fn delete_in(
-        self,
-        world: &World,
-        namespace: &str,
-        name: &str,
-    ) -> Result<(), String> {
+    pub async fn delete_in(self, world: &World, namespace: &str, name: &str) -> Result<(), String> {
         let api: Api<DynamicObject> =
             Api::namespaced_with(world.client(), namespace, &self.resource());
         let deleted = api.delete(name, &DeleteParams::default()).await;

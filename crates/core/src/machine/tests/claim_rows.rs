@@ -15,7 +15,8 @@ fn waiting_rows() -> Vec<Row> {
         Observed { bound, ..fresh() }
     };
     let retry_at = now() + Duration::from_secs(1);
-    let trouble = Trouble { tried: "try", message: "x".into(), retry_at, too_early: false };
+    let trouble =
+        Trouble { tried: "try", message: "x".into(), retry_at, too_early: false, streaks: vec![] };
     vec![
         ("not owned", with(fresh(), |s| s.object.owned_by_machine = false), None, Reason::NotOwned),
         (
@@ -133,6 +134,25 @@ fn claim_rows() -> Vec<Row> {
             None,
             unfit(|c| c.not_wiped = 1),
         ),
+        (
+            "its deletion was asked for",
+            candidate(|_| {}, Lease { delete_requested_at: Some(minutes_ago(1)), ..Lease::free() }),
+            None,
+            unfit(|c| c.not_ready = 1),
+        ),
+        (
+            "its deletion was asked for, and a person wiped it since",
+            candidate(
+                |_| {},
+                Lease {
+                    delete_requested_at: Some(minutes_ago(2)),
+                    wiped_at: Some(minutes_ago(1)),
+                    ..Lease::free()
+                },
+            ),
+            take(None),
+            Reason::Adopting,
+        ),
         ("leased", bound("pool-1", ours()), Some(rename("pool-1", &claiming)), Reason::Adopting),
         (
             "leased, but it does not fit any more",
@@ -186,6 +206,44 @@ fn claim_rows() -> Vec<Row> {
         (
             "taken over by name: it carries somebody's work",
             bound(NAME, Lease { wiped_at: Some(now()), ..Lease::free() }),
+            Some(Action::TakeLease { server: server(), version: None, used: true }),
+            Reason::Adopting,
+        ),
+        (
+            "a host of its name is of another type, and nothing else says that it is its own (LH14)",
+            with_host(bound(NAME, Lease::free()), |h| h.server_type = "M4-S".into()),
+            None,
+            Reason::NameTaken(format!("host {SERVER} bears it, and is of type M4-S, not M2-L")),
+        ),
+        (
+            "a host had its name before it was created (LH14)",
+            with(
+                with_host(bound(NAME, Lease::free()), |h| h.changed_at = Some(minutes_ago(9))),
+                |s| {
+                    s.object.created_at = Some(minutes_ago(5));
+                },
+            ),
+            None,
+            Reason::NameTaken(format!(
+                "host {SERVER} bears it, and did so before this Machine was created"
+            )),
+        ),
+        (
+            "a host got its name after it was created",
+            with(
+                with_host(bound(NAME, Lease::free()), |h| h.changed_at = Some(minutes_ago(5))),
+                |s| {
+                    s.object.created_at = Some(minutes_ago(9));
+                },
+            ),
+            Some(Action::TakeLease { server: server(), version: None, used: true }),
+            Reason::Adopting,
+        ),
+        (
+            "of another type, but its provider ID names it",
+            with(with_host(bound(NAME, Lease::free()), |h| h.server_type = "M4-S".into()), |s| {
+                s.object.provider_id = prepared().object.provider_id
+            }),
             Some(Action::TakeLease { server: server(), version: None, used: true }),
             Reason::Adopting,
         ),

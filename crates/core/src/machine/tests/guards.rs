@@ -97,8 +97,10 @@ const JOB: Dimension = (2, |seen, way| {
     seen.guests.truncate(way);
 });
 const TROUBLE: Dimension = (3, |seen, way| {
-    let trouble =
-        |too_early| Some(Trouble { tried: "try", message: "x".into(), retry_at: now(), too_early });
+    let trouble = |too_early| {
+        let (tried, message, retry_at) = ("try", "x".into(), now());
+        Some(Trouble { tried, message, retry_at, too_early, streaks: vec![] })
+    };
     seen.trouble = [None, trouble(false), trouble(true)][way].clone();
 });
 const WIPED: Dimension = (3, |seen, way| {
@@ -273,7 +275,13 @@ fn in_every_state_without_a_host_one_is_bought_only_for_who_asks_and_never_blind
         }),
         (2, |seen, way| {
             let retry_at = now() + Duration::from_secs(1);
-            let trouble = Trouble { tried: "try", message: "x".into(), retry_at, too_early: false };
+            let trouble = Trouble {
+                tried: "try",
+                message: "x".into(),
+                retry_at,
+                too_early: false,
+                streaks: vec![],
+            };
             seen.trouble = (way == 1).then_some(trouble);
         }),
     ];
@@ -295,7 +303,7 @@ fn in_every_state_without_a_host_one_is_bought_only_for_who_asks_and_never_blind
                 let lost = object.ordered.is_none_or(|order| order.at < minutes_ago(10));
                 assert!(free && asked && lost, "{seen:#?}");
             }
-            Some(Action::RemoveFinalizer) if object.paused.is_none() => {
+            Some(Action::RemoveFinalizer) => {
                 let pending = object.ordered.is_some_and(|order| order.at > minutes_ago(10));
                 assert!(!pending, "a rental without an owner: {seen:#?}");
             }

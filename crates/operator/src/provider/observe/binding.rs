@@ -14,10 +14,10 @@ use kube::Api;
 use kube::api::ListParams;
 use tokio::time::Instant;
 
-use super::{Turn, chain};
+use super::{Turn, chain, names};
 use crate::calls::{self, ReadError};
 use crate::provider::reads::Read;
-use crate::provider::zones::{Absence, Age, Snapshot};
+use crate::provider::zones::{Absence, Age, Apart, Snapshot};
 use crate::provider::{Context, leases};
 
 /// Finds the object's host: by Lease, then status, then provider ID, then name (LH2).
@@ -46,7 +46,14 @@ pub async fn bind(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     };
     let ours = named_ours(&turn.seen, &candidates);
     if let [Candidate { host, lease }] = ours[..] {
-        let (server, lease) = (host.id.clone(), lease.clone());
+        let (server, mut lease) = (host.id.clone(), lease.clone());
+        // Whoever names it has more of a claim than a name (LH14).
+        if lease.holder == LeaseHolder::Nobody && host.name == turn.seen.object.name {
+            let namesakes = names::namesakes(context, turn).await?;
+            let owner = namesakes.iter().find(|other| names::servers(other).contains(&server));
+            lease.holder = owner
+                .map_or(LeaseHolder::Nobody, |owner| LeaseHolder::Other(names::display(owner)));
+        }
         return read_bound(context, turn, server, lease).await;
     }
     turn.seen.bound = if ours.is_empty() {
@@ -207,9 +214,10 @@ pub async fn read_host(context: &Context, turn: &mut Turn, server: ServerId, lea
 }
 
 /// A deleted host answers 403, and so does a key without rights: gone means also absent from two
-/// complete lists, taken at different times (S10).
+/// complete lists, taken at different times; lists that show nothing at all are far apart (S10).
 async fn absent(context: &Context, zone: &Zone, server: &ServerId, said: String) -> HostRead {
-    let apart = context.settings.limits.look;
+    let limits = &context.settings.limits;
+    let apart = Apart { usual: limits.look, empty: limits.patience };
     match list(context, zone, Age::Fresh).await {
         Err(why) => HostRead::Failed(why),
         Ok(snapshot) => match context.zones.look_for(server, &snapshot, apart).await {
@@ -238,5 +246,6 @@ pub fn host(server: &Server) -> Host {
         os: server.os.as_ref().map(|os| (os.name.clone(), os.family.clone())),
         address: server.ip.map(|ip| ip.to_string()),
         has_password: server.password.is_some(),
+        changed_at: server.updated_at.or(server.created_at),
     }
 }

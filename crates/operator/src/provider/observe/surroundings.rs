@@ -4,8 +4,8 @@ use applecart_api::condition::is_true;
 use applecart_api::ids::Zone;
 use applecart_api::keys::{finalizer, label, owned};
 use applecart_core::machine::{
-    Bootstrap, Bound, Credentials, Guest, HostRead, HostState, Image, Images, Node, Observed,
-    Name, Release, is_due, needs_name,
+    Bootstrap, Bound, Credentials, Guest, HostRead, HostState, Image, Images, Name, Node, Observed,
+    Release, is_due, needs_name,
 };
 use applecart_scaleway::{Os, SEALED};
 use jiff::Timestamp;
