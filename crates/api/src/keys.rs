@@ -51,6 +51,10 @@ pub mod annotation {
     pub const TERMINATE: &str = "terminate";
     /// When a host was last ordered for the object. Written before the order is sent.
     pub const ORDERED_AT: &str = "applecart.dev/ordered-at";
+    /// On an object, with any value: its Mac, which was taken over, is brought up to date at once.
+    pub const UPDATE: &str = "applecart.dev/update";
+    /// On the account of a Mac's agent: the object that has its name, as `namespace/name/uid`.
+    pub const OWNER: &str = "applecart.dev/owner";
     /// On the Pod template of a Deployment that spreads over the Macs.
     pub const FLEET_HASH: &str = "tuist.dev/fleet-hash";
 }

@@ -19,4 +19,4 @@ pub mod sweep;
 mod trouble;
 
 pub use outcome::Outcome;
-pub use trouble::Trouble;
+pub use trouble::{Streak, Trouble};

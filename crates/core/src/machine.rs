@@ -36,12 +36,13 @@ mod tests;
 mod upkeep;
 
 pub use action::{Action, Identity};
+pub use claim::needs_name;
 pub use decide::{Decision, decide};
 pub(crate) use leftovers::{remove_identity, remove_node};
 pub use limits::{Limits, Tiers};
 pub use observed::{
     Bootstrap, Bound, Candidate, Candidates, Credentials, Guest, Host, HostRead, HostState, Image,
-    Images, Lease, LeaseHolder, Node, Object, Observed, Ordered, Pause, Release,
+    Images, Lease, LeaseHolder, Name, Node, Object, Observed, Ordered, Pause, Release,
 };
 pub use reason::{PoolCounts, Reason};
 pub use status::status;

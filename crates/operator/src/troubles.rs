@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use applecart_core::{Outcome, Trouble};
+use applecart_core::{Outcome, Streak, Trouble};
 use jiff::Timestamp;
 
 /// How often in a row an effect may end without an answer, or be refused because the world had
@@ -30,6 +30,7 @@ struct Failure {
     message: String,
     retry_at: Timestamp,
     too_early: bool,
+    streaks: Vec<Streak>,
 }
 
 impl Troubles {
@@ -42,8 +43,8 @@ impl Troubles {
     pub fn of(&self, key: &str) -> Option<Trouble> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let failure = last.get(key).filter(|last| !last.usual)?.clone();
-        let Failure { tried, message, retry_at, too_early, .. } = failure;
-        Some(Trouble { tried, message, retry_at, too_early })
+        let Failure { tried, message, retry_at, too_early, streaks, .. } = failure;
+        Some(Trouble { tried, message, retry_at, too_early, streaks })
     }
 
     /// What follows from how an effect of `key` ended: when to look again. That a trouble was told
@@ -88,11 +89,17 @@ impl Troubles {
     fn note(&self, key: &str, usual: u32, tried: &'static str, said: &str, now: Timestamp) {
         let message = format!("{tried}: {said}");
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = last.get(key).map_or(0, |failure| failure.in_a_row);
+        let (before, mut streaks) =
+            last.remove(key).map_or((0, vec![]), |failure| (failure.in_a_row, failure.streaks));
+        match streaks.iter_mut().find(|streak| streak.tried == tried) {
+            Some(streak) => streak.times = streak.times.saturating_add(1),
+            None => streaks.push(Streak { tried, since: now, times: 1 }),
+        }
         let doublings = before.saturating_sub(usual).min(MOST_DOUBLINGS);
         let retry_at = now + self.first_wait.saturating_mul(1 << doublings);
         let (in_a_row, usual) = (before + 1, before < usual);
-        let failure = Failure { tried, in_a_row, usual, message, retry_at, too_early: false };
+        let too_early = false;
+        let failure = Failure { tried, in_a_row, usual, message, retry_at, too_early, streaks };
         last.insert(key.to_owned(), failure);
     }
 
@@ -131,6 +138,26 @@ mod tests {
         assert_eq!(troubles.of("b"), None);
         troubles.clear("a");
         assert_eq!(troubles.of("a"), None);
+    }
+
+    #[test]
+    fn what_fails_in_turn_is_counted_each_on_its_own_until_something_succeeds() {
+        let troubles = Troubles::new(Duration::from_secs(1));
+        let at = |second: i64| Timestamp::from_second(1000 + second).unwrap();
+        for (second, tried) in
+            [(0, "delete"), (600, "schedule"), (1200, "delete"), (1800, "delete")]
+        {
+            troubles.settle("a", tried, &Outcome::Failed("no".into()), false, at(second));
+        }
+        let lasts = |effect: &str, second: i64| {
+            let trouble = troubles.of("a").expect("a trouble");
+            trouble.lasts(&[effect], Duration::from_mins(30), at(second))
+        };
+        assert!(!lasts("delete", 1799) && lasts("delete", 1800));
+        assert!(!lasts("schedule", 9000), "once is not several times");
+        troubles.settle("a", "delete", &Outcome::Done, false, at(1900));
+        troubles.settle("a", "delete", &Outcome::Failed("no".into()), false, at(2000));
+        assert!(!lasts("delete", 9000));
     }
 
     #[test]

@@ -134,7 +134,8 @@ fn is_deleted(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// P1: one Machine, one host.
+/// P1, LH14: one Machine, one host; and one for all Machines of a name, whatever their namespaces,
+/// since Nodes, accounts and Secrets are called after them.
 fn one_host_each(seen: &Seen) -> Result<(), String> {
     let names: BTreeMap<&str, &str> = seen
         .machines
@@ -156,9 +157,7 @@ fn one_host_each(seen: &Seen) -> Result<(), String> {
             | NameClass::Quarantined => {}
         }
     }
-    // Machines of one name, in several namespaces, have a host each.
-    let namesakes = |owner: &str| names.values().filter(|name| **name == owner).count().max(1);
-    match hosts_of.iter().find(|(owner, hosts)| **hosts > namesakes(owner)) {
+    match hosts_of.iter().find(|(_, hosts)| **hosts > 1) {
         Some((owner, hosts)) => Err(format!("two-hosts: {owner} has {hosts} hosts")),
         None => Ok(()),
     }
@@ -247,13 +246,23 @@ fn busy_runners_stay(seen: &Seen) -> Result<(), String> {
 }
 
 impl Memory {
-    /// S4: a host is never wiped while it carries the name of a Machine that lives.
+    /// S4: a host is never wiped while it carries the name of a Machine that lives, or its claim.
     fn nobody_is_wiped(&mut self, seen: &Seen) -> Result<(), String> {
         for host in &seen.hosts {
             let before = self.wipes.insert(host.id.clone(), host.generation);
             let wiped = before.is_some_and(|before| before < host.generation);
+            let claim = match NameClass::read(&host.name, POOL_PREFIX) {
+                NameClass::Claiming(marker) => marker.uid.to_string(),
+                NameClass::Pool
+                | NameClass::Releasing(_)
+                | NameClass::OldMarker
+                | NameClass::Quarantined
+                | NameClass::Other(_) => String::new(),
+            };
             let owner = seen.machines.iter().find(|machine| {
-                !is_deleted(machine) && text(&machine["metadata"]["name"]) == host.name
+                let metadata = &machine["metadata"];
+                let has = text(&metadata["name"]) == host.name || text(&metadata["uid"]) == claim;
+                !is_deleted(machine) && has
             });
             if let (true, Some(_)) = (wiped, owner) {
                 return Err(format!("wiped-under-owner: {} was wiped as {}", host.id, host.name));

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use applecart_api::keys::label;
+use applecart_api::keys::{label, lease};
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_api::name_class::NameClass;
 use applecart_core::pod::{Template, VmName};
@@ -12,6 +12,7 @@ use applecart_sim::kubernetes::Identity;
 use applecart_sim::scaleway::{HostSpec, HostView};
 use applecart_sim::world::{NAMESPACE, POOL_PREFIX, World};
 use clap::ValueEnum;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
@@ -57,6 +58,8 @@ pub enum Bug {
     Unleased,
     /// Deletes a runner with a job (S37).
     BusyDeleted,
+    /// Takes a Lease that it does not need (P1).
+    SpareLease,
     /// Forgets a Node when its Machine goes (C5).
     LeftBehind,
     /// Takes the identity of a Mac whose Machine lives on elsewhere.
@@ -144,6 +147,10 @@ async fn strike(world: &World, bug: Bug) -> bool {
         Bug::VmOfNobody => start_vm(world, true).await,
         Bug::VmsLeft => start_vm(world, false).await,
         Bug::BusyDeleted => delete_busy(world).await,
+        Bug::SpareLease => match (used, free) {
+            (Some(_), Some(free)) => take_spare(world, free).await,
+            _ => false,
+        },
         Bug::LeftBehind => leave_node(world).await,
         Bug::CutOff => used.is_some() && machines(world).is_empty() && cut_off(world).await,
         Bug::Forgotten => match used {
@@ -201,6 +208,23 @@ async fn delete_busy(world: &World) -> bool {
     let Ok(busy) = pods.list(&busy).await else { return false };
     let Some(pod) = busy.items.first() else { return false };
     pods.delete(&pod.name_any(), &DeleteParams::default()).await.is_ok()
+}
+
+/// Takes the Lease of a free host for a Machine that has one.
+async fn take_spare(world: &World, free: &HostView) -> bool {
+    let machines = machines(world);
+    let Some(uid) = machines.first().and_then(ResourceExt::uid) else { return false };
+    let taken = json!({
+        "metadata": {
+            "name": lease::name(&free.id),
+            "labels": {lease::HOST: "true", lease::HOLDER: uid},
+            "annotations": {lease::ZONE: free.zone},
+        },
+        "spec": {"holderIdentity": format!("{NAMESPACE}/spare/{uid}")},
+    });
+    let Ok(taken) = serde_json::from_value::<Lease>(taken) else { return false };
+    let leases: Api<Lease> = Api::namespaced(provider(world), NAMESPACE);
+    leases.create(&PostParams::default(), &taken).await.is_ok()
 }
 
 async fn leave_node(world: &World) -> bool {

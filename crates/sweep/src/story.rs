@@ -105,6 +105,8 @@ pub enum Story {
     TwoLeadersRelease,
     /// Two Machines of one name, in two namespaces: the second waits for its turn (LH14).
     Namesakes,
+    /// Two Machines of one name, in two namespaces, come at the same moment (LH14).
+    Twins,
     /// Two clusters claim from one pool at once.
     Neighbours,
 }
@@ -162,7 +164,7 @@ impl Story {
     pub fn size(self) -> Size {
         let (hosts, machines) = match self {
             Self::Rescale => (6, 0),
-            Self::Scale | Self::Token => (3, 1),
+            Self::Scale | Self::Token | Self::Twins => (3, 1),
             Self::ForceDelete => (3, 2),
             Self::SweepRace => (4, 1),
             Self::Refill | Self::WornOut => (1, 0),
@@ -231,6 +233,7 @@ impl Story {
             | Self::Pod
             | Self::WarmUp
             | Self::Namesakes
+            | Self::Twins
             | Self::Neighbours => Leaves::Fleet(0),
         }
     }
@@ -326,6 +329,7 @@ impl Story {
             Self::Job => pods::one_job(world).await,
             Self::Drain => pods::drain(world).await,
             Self::Namesakes => sharing::namesakes(world).await,
+            Self::Twins => sharing::twins(world).await,
             Self::Neighbours => sharing::neighbours(world).await,
         }
     }

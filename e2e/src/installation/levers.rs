@@ -86,11 +86,15 @@ impl Installation {
         }
         for mac in self.macs().await? {
             let id = mac["id"].as_str().context("a Mac without an id")?;
-            let url = format!("{}/macs/{id}/calls", self.macs_url);
-            let calls = request("GET", &url, &[], None).await?;
-            all.push((format!("what was run on {id}"), calls.to_string()));
+            all.push((format!("what was run on {id}"), self.calls(id).await?.to_string()));
         }
         Ok(all)
+    }
+
+    /// What was run on a Mac, oldest first.
+    pub async fn calls(&self, mac: &str) -> Result<Value> {
+        let url = format!("{}/macs/{mac}/calls", self.macs_url);
+        request("GET", &url, &[], None).await
     }
 }
 

@@ -22,6 +22,9 @@ const WITH_A_HOST: [(&str, &str); 2] = [
     ("older-than-the-pool-with-a-host", "0e1f7c52-6d0b-4b8e-9a55-2f4ab9d4c7d1"),
 ];
 
+/// The one of them whose Mac is a Node, by its own word.
+const BOOTSTRAPPED: &str = "in-full";
+
 /// Others that a Machine owns: they wait for a host, and are told so.
 const WITHOUT_A_HOST: [&str; 2] = ["said-twice", "odd-words"];
 
@@ -146,6 +149,29 @@ async fn they_are_adopted(
         let known = hosts.contains_key(host["name"].as_str().unwrap_or_default());
         ensure!(known && host["wipes"] == 0, "taken over, it changed: {host}");
     }
+    they_are_untouched(fleet, hosts).await
+}
+
+/// A Mac that the system before us made a Node is left as it is, and its object says so.
+async fn they_are_untouched(
+    fleet: &mut Installation,
+    hosts: &BTreeMap<&'static str, String>,
+) -> Result<()> {
+    let mac =
+        objects::named(INFRASTRUCTURE, "ScalewayAppleSiliconMachine", NAMESPACE, BOOTSTRAPPED);
+    let told = async |client: &Client| {
+        let mac = objects::get(client, &mac).await?.context("it is gone")?;
+        let conditions = mac["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let says = conditions.iter().find(|condition| condition["type"] == "UpToDate");
+        let says = says.map(|condition| (&condition["status"], &condition["reason"]));
+        ensure!(says == Some((&json!("Unknown"), &json!("TakenOver"))), "it says {says:?}");
+        let stamp = &mac["status"]["tartKubeletBinarySHA"];
+        ensure!(stamp == "00ff00ff", "its stamp is {stamp}");
+        Ok(Some(()))
+    };
+    fleet.until("the take-over to be told", told).await?;
+    let calls = fleet.calls(&hosts[BOOTSTRAPPED]).await?;
+    ensure!(calls.as_array().is_some_and(Vec::is_empty), "somebody was there: {calls}");
     Ok(())
 }
 

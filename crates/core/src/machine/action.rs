@@ -2,6 +2,7 @@
 
 use applecart_api::ids::{ProviderId, ServerId};
 use applecart_api::machine::ScalewayAppleSiliconMachineStatus;
+use applecart_api::name_class::NameClass;
 
 /// One effect, with the precondition under which it is safe inside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +22,12 @@ pub enum Action {
     SetProviderId(Option<ProviderId>),
     /// Keep `clusterctl move` waiting, or let it come.
     BlockMove(bool),
+    /// Sign the account of the agent of this name, so that no other object of the name takes a host:
+    /// the one that is still at this version (`None`: one that does not exist).
+    TakeName {
+        /// Version that was read.
+        version: Option<String>,
+    },
     /// Take the host's Lease, if it is still at this version (`None`: does not exist).
     TakeLease {
         /// The host.
@@ -103,6 +110,9 @@ pub enum Action {
     StartBootstrap(ServerId),
     /// Begin the same steps beside this loop, on a Mac that was bootstrapped.
     StartUpkeep(ServerId),
+    /// Compare what a Mac that was taken over shall be with what it should have been at that time.
+    /// Nobody goes to the Mac.
+    Compare(ServerId),
     /// End the bootstrap that runs beside this loop.
     StopBootstrap,
     /// Let no new Pod come to the Node.
@@ -142,6 +152,10 @@ pub enum Action {
 impl Action {
     /// What a rename is called in messages.
     pub const RENAME: &str = "rename the host";
+    /// What a wipe is called.
+    pub const WIPE: &str = "request the wipe";
+    /// What a deletion is called, at once or later.
+    pub const DELETE: [&str; 2] = ["delete the host", "schedule the deletion of the host"];
 
     /// Whether it changes a host, or adds one: then it is sent soon after an uncached read, or not
     /// at all.
@@ -158,6 +172,13 @@ impl Action {
         )
     }
 
+    /// Whether it takes a host of the pool, which others may take by a name of theirs meanwhile.
+    #[must_use]
+    pub fn marks_host(&self) -> bool {
+        let claiming = |to: &str| matches!(NameClass::read(to, ""), NameClass::Claiming(_));
+        matches!(self, Self::Rename { to, .. } if claiming(to))
+    }
+
     /// Whether it may follow from what Scaleway said of the host a while ago: it changes nothing at
     /// Scaleway and gives up nothing, so a host that has moved on since costs a look alone.
     #[must_use]
@@ -167,6 +188,7 @@ impl Action {
             | Self::RecordBootstrap(_)
             | Self::SetProviderId(Some(_))
             | Self::BlockMove(_)
+            | Self::TakeName { .. }
             | Self::NoteMarked(_)
             | Self::NoteHealthy(_)
             | Self::StoreCredentials(_)
@@ -194,6 +216,7 @@ impl Action {
             | Self::DeleteCredentials
             | Self::DeleteIdentity(_)
             | Self::StartUpkeep(_)
+            | Self::Compare(_)
             | Self::Cordon { .. }
             | Self::DeleteGuest { .. }
             | Self::FreeGuest { .. }
@@ -211,6 +234,7 @@ impl Action {
             Self::SetProviderId(_) => "write the provider ID",
             Self::BlockMove(true) => "keep clusterctl move waiting",
             Self::BlockMove(false) => "let clusterctl move come",
+            Self::TakeName { .. } => "sign the agent's account",
             Self::TakeLease { .. } => "take the host's Lease",
             Self::NoteMarked(_)
             | Self::NoteReleasing { .. }
@@ -221,10 +245,10 @@ impl Action {
             | Self::NoteMoving { .. } => "note in the host's Lease",
             Self::ClearLease(_) | Self::LeaveLease(_) => "give up the host's Lease",
             Self::Rename { .. } => Self::RENAME,
-            Self::RequestWipe { .. } => "request the wipe",
+            Self::RequestWipe { .. } => Self::WIPE,
             Self::Reboot(_) => "reboot the host",
-            Self::DeleteServer(_) => "delete the host",
-            Self::ScheduleDeletion(_) => "schedule the deletion of the host",
+            Self::DeleteServer(_) => Self::DELETE[0],
+            Self::ScheduleDeletion(_) => Self::DELETE[1],
             Self::NoteOrder => "note the order",
             Self::Create { .. } => "order a host",
             Self::StoreCredentials(_) => "store the host's password",
@@ -233,6 +257,7 @@ impl Action {
             Self::DeleteIdentity(_) => "delete the Node's identity",
             Self::StartBootstrap(_) => "begin the bootstrap",
             Self::StartUpkeep(_) => "begin the upkeep",
+            Self::Compare(_) => "compare the Mac's configuration with that of its take-over",
             Self::StopBootstrap => "end the bootstrap",
             Self::Cordon { .. } => "cordon the Node",
             Self::DeleteGuest { .. } => "delete an idle Pod",

@@ -66,7 +66,7 @@ pub(super) fn prepare(
                 return act(Action::NoteHealthy(host.id.clone()), Reason::Bootstrapped(None));
             }
             let state = look_after(seen, host, &expected, limits);
-            upkeep::keep(now, seen, host, limits, state, || {
+            upkeep::keep(now, seen, (host, lease), limits, state, || {
                 lacking(seen, host, limits).unwrap_or_else(|| begin(host))
             })
         }

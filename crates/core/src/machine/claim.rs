@@ -1,6 +1,6 @@
 //! From nothing to a host under our name: choosing one, and claiming it.
 
-use applecart_api::ids::ServerId;
+use applecart_api::ids::{CrUid, ServerId};
 use applecart_api::name_class::NameClass;
 use jiff::Timestamp;
 
@@ -8,13 +8,52 @@ use super::action::Action;
 use super::decide::{Decision, act, since, wait};
 use super::limits::Limits;
 use super::observed::{
-    Candidate, Candidates, Host, HostRead, HostState, Lease, LeaseHolder, Observed,
+    Candidate, Candidates, Host, HostRead, HostState, Lease, LeaseHolder, Name, Observed,
 };
 use super::reason::{PoolCounts, Reason};
 use super::{bootstrap, order, release};
 
-/// Chooses a host from the list and takes its Lease, or orders one for a Machine that asks for it.
+/// What cannot be decided before it was read whose the object's name is.
+const WHOSE_NAME: &str = "whose its name is";
+
+/// Whether what comes next depends on who has the object's name. Asked by the shell: that is read
+/// only then.
+#[must_use]
+pub fn needs_name(now: Timestamp, seen: &Observed, limits: &Limits) -> bool {
+    let next = || super::decide::next(now, seen, limits);
+    seen.name == Name::NotRead && next().reason == Reason::CannotRead(WHOSE_NAME.into())
+}
+
+/// Chooses a host from the list and takes its Lease, or orders one for a Machine that asks for it:
+/// if nobody else has the object's name (LH14).
 pub(super) fn choose(
+    now: Timestamp,
+    seen: &Observed,
+    candidates: &Candidates,
+    limits: &Limits,
+) -> Decision {
+    let chosen = choose_host(now, seen, candidates, limits);
+    if chosen.action.is_none() {
+        return chosen;
+    }
+    match &seen.name {
+        Name::Ours => chosen,
+        Name::Other(whose) => wait(Reason::NameTaken(whose.clone()), limits.look),
+        Name::Free(_) | Name::NotRead => take_name(seen, chosen.reason, limits),
+    }
+}
+
+/// The name comes first: whoever has it, has it until it goes.
+fn take_name(seen: &Observed, reason: Reason, limits: &Limits) -> Decision {
+    match &seen.name {
+        Name::Free(version) => act(Action::TakeName { version: version.clone() }, reason),
+        Name::NotRead | Name::Ours | Name::Other(_) => {
+            wait(Reason::CannotRead(WHOSE_NAME.into()), limits.look)
+        }
+    }
+}
+
+fn choose_host(
     now: Timestamp,
     seen: &Observed,
     candidates: &Candidates,
@@ -37,14 +76,24 @@ pub(super) fn choose(
     // A host that failed its owners is the last choice.
     let fewest = fitting.iter().map(|candidate| candidate.lease.owners_failed).min();
     fitting.retain(|candidate| Some(candidate.lease.owners_failed) == fewest);
-    if fitting.is_empty() {
-        return wait(Reason::NoAvailableHost(counts), limits.look);
+    // Whatever else the list shows, a Machine chooses the same host again while that fits: what it
+    // may have taken already, without having heard so, is what it tries to take (P1).
+    let rank = |candidate: &&Candidate| rank(&seen.object.uid, &candidate.host.id);
+    match fitting.into_iter().max_by_key(rank) {
+        Some(chosen) => take(&chosen.host.id, &chosen.lease, false),
+        None => wait(Reason::NoAvailableHost(counts), limits.look),
     }
-    // Machines that choose from the same list start at different places, so they rarely collide.
-    let spread = |start: usize, digit: u8| start.wrapping_mul(31).wrapping_add(digit.into());
-    let start = seen.object.uid.digits().bytes().fold(0, spread);
-    let chosen = fitting[start % fitting.len()];
-    take(&chosen.host.id, &chosen.lease, false)
+}
+
+/// How much an object prefers a host: each object has an order of its own, so that those who choose
+/// from one list rarely collide (rendezvous hashing; FNV-1a, and a last stir).
+fn rank(uid: &CrUid, server: &ServerId) -> u64 {
+    let bytes = uid.digits().into_bytes().into_iter().chain(server.digits().into_bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
+    let stirred = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    stirred ^ (stirred >> 33)
 }
 
 fn take(server: &ServerId, lease: &Lease, used: bool) -> Decision {
@@ -60,7 +109,7 @@ fn fits(seen: &Observed, candidate: &Candidate, counts: &mut PoolCounts) -> bool
         return false;
     }
     counts.pool += 1;
-    let going = host.retiring || lease.delete_requested_at.is_some();
+    let going = host.retiring || lease.awaits_deletion();
     let ruled_out_by = if host.server_type != seen.object.server_type {
         &mut counts.wrong_type
     } else if !host.os.as_ref().is_some_and(|(name, family)| seen.object.os.accepts(name, family)) {
@@ -102,13 +151,14 @@ pub(super) fn advance(
         lease.releasing_at.is_some() && matches!(class, NameClass::Pool | NameClass::Quarantined);
     match &lease.holder {
         LeaseHolder::Other(holder) => wait(Reason::HeldByOther(holder.clone()), limits.keep),
-        LeaseHolder::Nobody if named || marked || swapped => take(server, lease, true),
+        LeaseHolder::Nobody if named || marked || swapped => match seen.stranger(host) {
+            Some(whose) => wait(Reason::NameTaken(whose), limits.keep),
+            None => take(server, lease, true),
+        },
         LeaseHolder::Us if named => bootstrap::prepare(now, seen, host, lease, limits),
         LeaseHolder::Us if marked => settle(now, seen, host, lease, limits),
         LeaseHolder::Us if swapped => release::swap(now, seen, host, lease, limits),
-        LeaseHolder::Us if returned => {
-            release::unbind(seen, server, "its bootstrap failed too often")
-        }
+        LeaseHolder::Us if returned => release::unbind(seen, server, release::given_up(lease)),
         LeaseHolder::Us if class == NameClass::Pool => mark(seen, host, lease),
         LeaseHolder::Us if is_outrun(seen) => release::unbind(seen, server, OUTRUN),
         LeaseHolder::Nobody | LeaseHolder::Us => {
@@ -168,7 +218,18 @@ fn settle(
     if waited < limits.claim_settle {
         return wait(Reason::Settling, limits.claim_settle.saturating_sub(waited));
     }
-    rename(host, seen.object.name.clone(), Reason::Settling)
+    match &seen.name {
+        Name::Ours => rename(host, seen.object.name.clone(), Reason::Settling),
+        Name::Free(_) | Name::NotRead => take_name(seen, Reason::Settling, limits),
+        // What was bought for it is exchanged for nothing.
+        Name::Other(whose) if seen.object.ordered.is_some() => {
+            wait(Reason::NameTaken(whose.clone()), limits.look)
+        }
+        Name::Other(whose) => {
+            let releasing = NameClass::releasing(&seen.marker());
+            rename(host, releasing, Reason::NameTaken(whose.clone()))
+        }
+    }
 }
 
 pub(super) fn rename(host: &Host, to: String, reason: Reason) -> Decision {

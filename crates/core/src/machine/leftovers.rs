@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use applecart_api::ids::ProviderId;
 use jiff::Timestamp;
 
 use super::action::{Action, Identity};
 use super::decide::{Decision, act, since, wait};
 use super::limits::Limits;
-use super::observed::{Guest, Node, Observed};
+use super::observed::{Bound, Guest, HostRead, LeaseHolder, Node, Observed, Release};
 use super::reason::Reason;
 
 /// LH24: nobody else drains these Macs. Idle Pods go; a running job is waited for.
@@ -92,11 +93,27 @@ pub(crate) fn remove_node(node: &Node, guests: &[Guest]) -> Action {
     Action::DeleteNode { uid: node.uid.clone() }
 }
 
-/// The Node of our name, unless it belongs to another host. An object that never got as far as a
-/// provider ID has none: a Node of its name is a namesake's (LH14).
+/// The Node of our name, unless it belongs to another host. One that says nothing of its host is
+/// ours only if we got as far as a provider ID: else it is a namesake's (LH14). Where the provider
+/// ID was lost, the Lease and its name say which host is ours: no job there is wiped away for that
+/// (LH24).
 fn ours(seen: &Observed) -> Option<&Node> {
-    let (node, ours) = (seen.node.as_ref()?, seen.object.provider_id.as_ref()?);
-    node.provider_id.as_ref().is_none_or(|id| *id == ours.to_string()).then_some(node)
+    let node = seen.node.as_ref()?;
+    let held = match &seen.bound {
+        Bound::To { server, lease, host: HostRead::Seen(host) }
+            if lease.holder == LeaseHolder::Us
+                && matches!(seen.release_of(host), Release::NotBegun | Release::Marked) =>
+        {
+            Some(ProviderId { zone: seen.object.zone.clone(), server: server.clone() })
+        }
+        Bound::To { .. } | Bound::Unbound(_) | Bound::Several(_) | Bound::NotRead(_) => None,
+    };
+    let is_ours = match (&node.provider_id, &seen.object.provider_id) {
+        (Some(id), Some(ours)) => *id == ours.to_string(),
+        (Some(id), None) => held.is_some_and(|held| *id == held.to_string()),
+        (None, ours) => ours.is_some(),
+    };
+    is_ours.then_some(node)
 }
 
 fn delete(guest: &Guest, force: bool) -> Action {

@@ -92,6 +92,16 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// How old a read of a host of the pool may be when that is marked because of it: a mark that
+    /// lands later than the wait for others' is one that nobody waited for. A fifth of that wait is
+    /// left for the read; the rest is what a rename takes at most, to be sent and to arrive.
+    #[must_use]
+    pub fn mark_within(&self) -> Option<Duration> {
+        (!self.claim_settle.is_zero()).then_some(self.claim_settle / 5)
+    }
+}
+
 impl Tiers {
     /// Whether so many `failures` reach a tier that begins at `tier`.
     #[must_use]

@@ -1,5 +1,7 @@
 //! What was read this turn, parsed once. The shell fills it in; nothing here reads.
 
+use std::time::Duration;
+
 use applecart_api::ids::{ClusterId, CrUid, ProviderId, ServerId, Zone};
 use applecart_api::machine::ScalewayAppleSiliconMachineStatus;
 use applecart_api::name_class::{Marker, NameClass};
@@ -25,6 +27,8 @@ pub struct Observed {
     pub credentials: Credentials,
     /// Which parts of the Node's identity are there.
     pub identity: Vec<super::Identity>,
+    /// Who has the object's name; read only when that is about to matter.
+    pub name: Name,
     /// The Node of the object's name, if it is registered.
     pub node: Option<Node>,
     /// Pods bound to that Node.
@@ -47,6 +51,8 @@ pub struct Object {
     pub name: String,
     /// Never used twice, unlike the name.
     pub uid: CrUid,
+    /// When it was created.
+    pub created_at: Option<Timestamp>,
     /// Generation of the spec.
     pub generation: Option<i64>,
     /// Our finalizer is on it.
@@ -63,6 +69,8 @@ pub struct Object {
     pub move_is_blocked: bool,
     /// A person wants its host deleted with it.
     pub terminate: bool,
+    /// A person wants its Mac to be brought up to date, whoever made it a Node.
+    pub update: bool,
     /// It asks for a host of its own, not one of the pool.
     pub auto_order: bool,
     /// The last order of a host for it.
@@ -193,6 +201,13 @@ impl Lease {
     pub fn is_wiped(&self) -> bool {
         self.wiped_at.is_some() && !self.unwiped
     }
+
+    /// Its deletion was asked for, and nobody wiped it since for another owner.
+    #[must_use]
+    pub fn awaits_deletion(&self) -> bool {
+        let wiped_since = |asked: Timestamp| self.wiped_at.is_some_and(|wiped| asked < wiped);
+        self.delete_requested_at.is_some_and(|asked| !wiped_since(asked))
+    }
 }
 
 /// Who holds a host.
@@ -238,6 +253,8 @@ pub struct Host {
     pub address: Option<String>,
     /// The read carried a usable password.
     pub has_password: bool,
+    /// When Scaleway last changed anything of it; a rename does.
+    pub changed_at: Option<Timestamp>,
 }
 
 impl Host {
@@ -303,6 +320,21 @@ pub struct Credentials {
     pub renewed: bool,
     /// The token of the Node's identity is filled in.
     pub token: bool,
+}
+
+/// Who has a name. The Node, the agent's account and the Secrets of a Mac are called after its
+/// Machine, so of all Machines of one name, whatever their namespaces, one has a host at a time:
+/// the one that the agent's account is signed by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// Nobody looked.
+    NotRead,
+    /// Nobody who lives. The version of an account that is there all the same.
+    Free(Option<String>),
+    /// This object.
+    Ours,
+    /// Another object that lives, named for people.
+    Other(String),
 }
 
 /// A registered Node.
@@ -388,7 +420,33 @@ pub enum Release {
     NotOurs,
 }
 
+/// How far the clocks of Scaleway and Kubernetes may be apart.
+const CLOCKS_APART: Duration = Duration::from_mins(1);
+
 impl Observed {
+    /// Why a host that has our name, and that nothing else says is ours, is not: neither a claim nor
+    /// a take-over comes to such a one (LH14).
+    #[must_use]
+    pub fn stranger(&self, host: &Host) -> Option<String> {
+        let object = &self.object;
+        let known = object.status.server_id.is_some() || object.provider_id.is_some();
+        if known || host.name != object.name {
+            return None;
+        }
+        let (id, is, wanted) = (&host.id, &host.server_type, &object.server_type);
+        let older = match (host.changed_at, object.created_at) {
+            (Some(changed), Some(created)) => changed + CLOCKS_APART < created,
+            (None, _) | (_, None) => false,
+        };
+        if is != wanted {
+            Some(format!("host {id} bears it, and is of type {is}, not {wanted}"))
+        } else if older {
+            Some(format!("host {id} bears it, and did so before this Machine was created"))
+        } else {
+            None
+        }
+    }
+
     /// The marker of this object.
     #[must_use]
     pub fn marker(&self) -> Marker {

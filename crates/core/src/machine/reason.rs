@@ -26,6 +26,8 @@ pub enum Reason {
     Settling,
     /// The host in our status is held by another object.
     HeldByOther(String),
+    /// Another has the object's name; who, in words.
+    NameTaken(String),
     /// The host carries a name that is not ours.
     NotOurs(String),
     /// Several hosts carry our name, and nothing says which is ours.
@@ -167,6 +169,7 @@ impl Reason {
             Self::NoPool => "NoPool",
             Self::Adopting | Self::Settling => "Adopting",
             Self::HeldByOther(_) => "HeldByOther",
+            Self::NameTaken(_) => "NameTaken",
             Self::NotOurs(_) => "NotOurs",
             Self::SeveralHosts(_) => "SeveralHosts",
             Self::HostGone => "HostGone",
@@ -217,6 +220,7 @@ impl Reason {
                 | Self::NoAvailableHost(_)
                 | Self::NoPool
                 | Self::HeldByOther(_)
+                | Self::NameTaken(_)
                 | Self::NotOurs(_)
                 | Self::SeveralHosts(_)
                 | Self::HostGone
@@ -267,6 +271,7 @@ impl Reason {
                 | Self::MissingSudoPassword
                 | Self::PasswordRefused { .. }
                 | Self::HeldByOther(_)
+                | Self::NameTaken(_)
                 | Self::NotOurs(_)
                 | Self::SeveralHosts(_)
         )
@@ -318,6 +323,7 @@ impl fmt::Display for Reason {
             Self::CannotRead(what) => write!(f, "could not read {what}"),
             Self::NoAvailableHost(counts) => write!(f, "no available host: {counts}"),
             Self::HeldByOther(holder) => write!(f, "its host is held by {holder}"),
+            Self::NameTaken(whose) => write!(f, "its name is taken: {whose}"),
             Self::NotOurs(name) => {
                 write!(f, "its host is called {name:?}, which is not ours: left alone")
             }

@@ -29,7 +29,7 @@ pub(super) fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decisi
         return leave(seen, Action::LeaveLease, Reason::Moved);
     }
     let nameless = object.status.server_id.is_none() && object.provider_id.is_none();
-    if object.paused.is_some() && nameless {
+    if object.paused.is_some() && nameless && !is_awaited(seen) {
         return leave(seen, Action::ClearLease, Reason::Detached);
     }
     if seen.bootstrap != Bootstrap::None || !matches!(seen.upkeep, Upkeep::Idle(_)) {
@@ -58,12 +58,26 @@ pub(super) fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decisi
     }
 }
 
-/// The host lives on without us: only the Lease is to be given up, and nobody outside is called.
+/// The host lives on without us: only the Lease is to be given up, and nothing outside is changed.
 fn leave(seen: &Observed, give_up: fn(ServerId) -> Action, reason: Reason) -> Decision {
     match &seen.bound {
         Bound::NotRead(Some((server, _))) => act(give_up(server.clone()), reason),
+        Bound::To { server, lease, .. } if lease.holder == LeaseHolder::Us => {
+            act(give_up(server.clone()), reason)
+        }
         _ => act(Action::RemoveFinalizer, reason),
     }
+}
+
+/// G17: an order that nobody saw arrive is no host that a person took away. One that arrived has
+/// our claiming name until it is seen, and ours from then on.
+fn is_awaited(seen: &Observed) -> bool {
+    let unseen = match &seen.bound {
+        Bound::To { host: HostRead::Seen(host), .. } => host.name != seen.object.name,
+        Bound::To { .. } | Bound::Unbound(_) | Bound::Several(_) | Bound::NotRead(None) => true,
+        Bound::NotRead(Some(_)) => false,
+    };
+    unseen && seen.object.ordered.is_some()
 }
 
 fn give_back(
@@ -102,6 +116,9 @@ fn give_back(
 
 /// Nobody holds the host: it is taken once more, or everything is done that we do.
 fn unheld(seen: &Observed, host: &Host, lease: &Lease) -> Decision {
+    if let Some(whose) = seen.stranger(host) {
+        return skip(seen, Reason::ReleaseSkipped(whose));
+    }
     match seen.release_of(host) {
         Release::InPool => finish(seen, Reason::Released),
         Release::Quarantined => finish(seen, Reason::Quarantined("see its Lease".into())),
@@ -194,7 +211,9 @@ fn terminate(
         if trouble.too_early {
             return act(Action::ScheduleDeletion(host.id.clone()), Reason::Terminating);
         }
-        if since(now, asked_at) >= limits.patience {
+        // What was long refused is being set aside, and that is refused now.
+        let aside = is_refused(seen) && since(now, asked_at) >= limits.patience;
+        if aside || trouble.lasts(&Action::DELETE, limits.patience, now) {
             let why = format!("could not {}", trouble.message);
             return quarantine(now, seen, host, asked_at, why, limits);
         }
@@ -234,16 +253,30 @@ pub(super) fn swap(
     limits: &Limits,
 ) -> Decision {
     if lease.releasing_at.is_none() {
-        let owners_failed = lease.owners_failed.saturating_add(1);
-        return note_releasing(host, owners_failed, Reason::Swapping(seen.failures()));
+        // One that never was its own failed nobody.
+        return if seen.object.provider_id.is_some() {
+            let owners_failed = lease.owners_failed.saturating_add(1);
+            note_releasing(host, owners_failed, Reason::Swapping(seen.failures()))
+        } else {
+            note_releasing(host, lease.owners_failed, Reason::Releasing)
+        };
     }
     if lease.quarantined {
-        return unbind(seen, &host.id, "its bootstrap failed too often");
+        return unbind(seen, &host.id, given_up(lease));
     }
     if seen.object.pool_prefix.is_none() {
         return wait(Reason::NoPool, limits.keep);
     }
     wipe(now, seen, host, lease, limits, leftovers::of_host)
+}
+
+/// Why a living Machine gave its host up: one that failed nobody was good, and its name was not.
+pub(super) fn given_up(lease: &Lease) -> &'static str {
+    if lease.owners_failed > 0 {
+        "its bootstrap failed too often"
+    } else {
+        "another Machine has its name"
+    }
 }
 
 fn note_releasing(host: &Host, owners_failed: u32, reason: Reason) -> Decision {
@@ -285,7 +318,11 @@ fn wipe(
     match &host.state {
         HostState::Reinstalling => act(Action::NoteWiped(host.id.clone()), Reason::Wiping),
         HostState::Ready => match &seen.trouble {
-            Some(trouble) if overdue => {
+            // A wipe that was long refused, or, after that, the name of a host that is set aside.
+            Some(trouble)
+                if trouble.lasts(&[Action::WIPE], limits.patience, now)
+                    || (overdue && is_refused(seen)) =>
+            {
                 let why = format!("could not {}", trouble.message);
                 quarantine(now, seen, host, began, why, limits)
             }

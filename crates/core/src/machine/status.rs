@@ -19,6 +19,10 @@ const READY: &str = "Ready";
 const PAUSED: &str = "Paused";
 /// The condition that says whether a Mac that was bootstrapped is still all that it shall be.
 pub(super) const UP_TO_DATE: &str = "UpToDate";
+/// Its reason on a Mac that is as the system before us left it.
+pub(super) const TAKEN_OVER: &str = "TakenOver";
+/// Its reason on such a Mac that shall be something else by now.
+pub(super) const OUTDATED: &str = "Outdated";
 
 /// The status that goes with this turn.
 ///
@@ -36,7 +40,8 @@ pub fn status(
         return tell_blind(now, seen, decision, status);
     }
     status.since = reason_since(&status, &decision.reason).or(Some(whole_second(now)));
-    if let Some(host) = held_host(seen) {
+    // What a person took away is not told as ours again.
+    if let Some(host) = held_host(seen).filter(|_| decision.reason != Reason::Detached) {
         bind(&mut status, host);
     }
     match decision.reason {
@@ -86,10 +91,13 @@ fn whole_second(now: Timestamp) -> Timestamp {
 }
 
 /// G11: of an object that lost its status, by a move or by hand, its Node tells that its host was
-/// bootstrapped. One that is being bootstrapped has a status.
+/// bootstrapped; so it does of one that an old version of the system before us called ready. One
+/// that is being bootstrapped has a status.
 fn is_rebuilt(seen: &Observed) -> bool {
     let (object, node) = (&seen.object, seen.node.as_ref());
-    let wiped = object.status == ScalewayAppleSiliconMachineStatus::default();
+    let untold = object.status.conditions.iter().all(|c| c.type_ != BOOTSTRAPPED);
+    let wiped = object.status == ScalewayAppleSiliconMachineStatus::default()
+        || (untold && object.status.ready == Some(true));
     let ours = object.provider_id.as_ref().map(ToString::to_string);
     let up = node.is_some_and(|node| node.ready && node.provider_id == ours);
     wiped && ours.is_some() && up
@@ -163,6 +171,10 @@ fn say_bootstrapped(
 pub(super) enum UpToDate<'a> {
     /// All is as it shall be; what counts from the next boot on, if anything.
     Yes { stamp: &'a str, awaits_boot: Option<&'a str> },
+    /// It is as the system before us left it; fingerprint of what it should have been then.
+    TakenOver(Option<&'a str>),
+    /// It was taken over, and shall be something else by now.
+    Outdated,
     /// Something waits until no VM runs.
     Postponed(&'a str),
     /// It failed: the next try is due then.
@@ -181,19 +193,31 @@ pub(super) fn upkeep_status(
     let mut status = base(now, seen, reason);
     let (attempts, due) = match told {
         UpToDate::Failed { attempts, due, .. } => (Some(*attempts), Some(*due)),
-        UpToDate::Yes { .. } | UpToDate::Postponed(_) | UpToDate::Missing(_) => (None, None),
+        UpToDate::Yes { .. }
+        | UpToDate::TakenOver(_)
+        | UpToDate::Outdated
+        | UpToDate::Postponed(_)
+        | UpToDate::Missing(_) => (None, None),
     };
     status.tart_kubelet_update_attempts = attempts;
     status.next_attempt_at = due;
     let (holds, word, message) = match told {
         UpToDate::Yes { stamp, awaits_boot } => {
             status.tart_kubelet_binary_sha = Some((*stamp).to_owned());
+            status.taken_over_stamp = None;
             // P29: what the system before us gave up on is well again.
             status.failure_reason = None;
             status.failure_message = None;
             let decision = Decision { action: None, wake: None, reason: reason.clone() };
             status.phase = Some(phase(seen, &decision, false).to_owned());
             ("True", "UpToDate", awaits_boot.unwrap_or_default().to_owned())
+        }
+        UpToDate::TakenOver(stamp) => {
+            status.taken_over_stamp = stamp.map(str::to_owned);
+            ("Unknown", TAKEN_OVER, "as it was left, until its configuration changes".to_owned())
+        }
+        UpToDate::Outdated => {
+            ("False", OUTDATED, "its configuration changed since it was taken over".to_owned())
         }
         UpToDate::Postponed(what) => ("False", "Postponed", (*what).to_owned()),
         UpToDate::Failed { message, exceeded: true, .. } => {
@@ -279,6 +303,7 @@ fn unbind(status: &mut ScalewayAppleSiliconMachineStatus) {
     status.addresses = vec![];
     status.tart_kubelet_binary_sha = None;
     status.tart_kubelet_update_attempts = None;
+    status.taken_over_stamp = None;
     status.bootstrap_attempts = None;
     status.bootstrap_reboot_issued = None;
     status.next_attempt_at = None;

@@ -1,5 +1,6 @@
 //! Tables for a Machine's decisions: each row a state, the one effect, and the reason.
 
+mod choosing;
 mod claim_rows;
 mod guards;
 mod move_and_pause;
@@ -42,6 +43,7 @@ fn host(name: &str) -> Host {
         os: Some(("macos-tahoe-26.3".into(), "Tahoe".into())),
         address: Some("192.0.2.7".into()),
         has_password: true,
+        changed_at: None,
     }
 }
 
@@ -84,6 +86,7 @@ fn fresh() -> Observed {
         object: Object {
             name: NAME.into(),
             uid: "11111111-2222-3333-4444-555555555555".parse().unwrap(),
+            created_at: None,
             generation: Some(1),
             finalizer: true,
             deleting_since: None,
@@ -92,6 +95,7 @@ fn fresh() -> Observed {
             machine_is_bound: false,
             move_is_blocked: true,
             terminate: false,
+            update: false,
             auto_order: false,
             ordered: None,
             paused: None,
@@ -109,6 +113,7 @@ fn fresh() -> Observed {
         images: Images::Listed(vec![]),
         credentials: Credentials::default(),
         identity: vec![],
+        name: Name::Ours,
         node: None,
         guests: vec![],
         bootstrap: Bootstrap::None,
@@ -222,9 +227,18 @@ fn after_trouble(seen: Observed) -> Observed {
 
 /// The last effect was called `tried` and failed, and is due again.
 fn after(tried: &'static str, mut seen: Observed) -> Observed {
-    let message = "do it".to_owned();
-    seen.trouble = Some(Trouble { tried, message, retry_at: now(), too_early: false });
+    let (message, streaks) = ("do it".to_owned(), vec![]);
+    seen.trouble = Some(Trouble { tried, message, retry_at: now(), too_early: false, streaks });
     seen
+}
+
+/// The last effect was called `tried`, is due again, and failed so often in so many minutes.
+fn refused(tried: &'static str, times: u32, minutes: u64, seen: Observed) -> Observed {
+    let streak = crate::Streak { tried, since: minutes_ago(minutes), times };
+    with(after(tried, seen), |seen| match &mut seen.trouble {
+        Some(trouble) => trouble.streaks = vec![streak],
+        None => panic!("no trouble"),
+    })
 }
 
 fn candidate(change: impl FnOnce(&mut Host), lease: Lease) -> Observed {
@@ -291,7 +305,7 @@ fn every_reason_is_reached_and_reads_as_a_sentence() {
         let debug = format!("{reason:?}");
         variants.insert(debug.split(['(', ' ']).next().unwrap_or_default().to_owned());
     }
-    assert_eq!(variants.len(), 48, "of the enum's variants, only {variants:?} are reached");
+    assert_eq!(variants.len(), 49, "of the enum's variants, only {variants:?} are reached");
 }
 
 #[test]

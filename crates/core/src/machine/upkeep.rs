@@ -1,5 +1,6 @@
 //! A Mac that was bootstrapped stays as it shall be: the same steps again, beside the loop, at
-//! intervals and whenever something changed. A Mac that is well is only read.
+//! intervals and whenever something changed. A Mac that is well is only read. One that was taken over
+//! from the system before us is not even that, until something that it shall be changes.
 
 use std::time::Duration;
 
@@ -8,9 +9,9 @@ use jiff::Timestamp;
 use super::action::Action;
 use super::decide::{Decision, act};
 use super::limits::{Limits, Tiers};
-use super::observed::{Host, HostState, Observed};
+use super::observed::{Host, HostState, Lease, Observed};
 use super::reason::back_off;
-use super::status::{UP_TO_DATE, UpToDate, upkeep_status};
+use super::status::{OUTDATED, TAKEN_OVER, UP_TO_DATE, UpToDate, upkeep_status};
 
 /// The steps, run again on a Mac that was bootstrapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +45,9 @@ pub enum Upkept {
         /// What there was to do, for people.
         did: String,
     },
+    /// The Mac was taken over, and nobody went there: fingerprint of what it shall be, if that can
+    /// be told.
+    TakenOver(Option<String>),
     /// Something waits until no VM runs; what.
     Postponed(String),
     /// All that makes the host a Node is as it shall be; something beside it failed, and said this.
@@ -75,6 +79,7 @@ fn due_in(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Duration> 
     let after = match last {
         // A new process knows nothing: it looks once.
         None => return Some(held),
+        Some(_) if is_outdated(seen) => return Some(held),
         Some(last) if last.generation != seen.object.generation => return Some(held),
         Some(last) if !is_well => last.at + limits.node_missing,
         Some(last) => last.at + limits.upkeep,
@@ -89,11 +94,27 @@ fn is_of_this_spec(seen: &Observed) -> bool {
     generation.is_none_or(|generation| Some(generation) == seen.object.generation)
 }
 
+/// Whether the Mac was made a Node by the system before us, and is left as it is: nothing that it
+/// shall be has changed since, and nobody asked. A host that we claimed was marked first.
+fn is_taken_over(seen: &Observed, lease: &Lease) -> bool {
+    let told = seen.object.status.conditions.iter().find(|c| c.type_ == UP_TO_DATE);
+    let untouched = told.is_none_or(|told| told.reason.as_deref() == Some(TAKEN_OVER));
+    untouched && lease.marked_at.is_none() && !seen.object.update
+}
+
+/// Whether a Mac that was taken over shall be something else by now.
+fn is_outdated(seen: &Observed) -> bool {
+    let told = seen.object.status.conditions.iter().find(|c| c.type_ == UP_TO_DATE);
+    let taken_over = told.is_some_and(|told| told.reason.as_deref() == Some(TAKEN_OVER));
+    told.is_some_and(|told| told.reason.as_deref() == Some(OUTDATED))
+        || (taken_over && seen.object.update)
+}
+
 /// Wraps what is said of a Mac that was bootstrapped: `state` stands, and the steps run beside it.
 pub(super) fn keep(
     now: Timestamp,
     seen: &Observed,
-    host: &Host,
+    (host, lease): (&Host, &Lease),
     limits: &Limits,
     state: Decision,
     prepare: impl FnOnce() -> Decision,
@@ -107,6 +128,9 @@ pub(super) fn keep(
                 let wake = state.wake.map_or(wait, |wake| wake.min(wait));
                 return Decision { wake: Some(wake), ..state };
             }
+            if is_taken_over(seen, lease) {
+                return act(Action::Compare(host.id.clone()), state.reason);
+            }
             if host.state != HostState::Ready || host.address.is_none() {
                 return state;
             }
@@ -117,6 +141,7 @@ pub(super) fn keep(
         Upkept::Current { stamp, awaits_boot, .. } => {
             UpToDate::Yes { stamp, awaits_boot: awaits_boot.as_deref() }
         }
+        Upkept::TakenOver(stamp) => compared(seen, stamp.as_deref()),
         Upkept::Postponed(what) => UpToDate::Postponed(what),
         Upkept::Incomplete(message)
         | Upkept::Failed(message)
@@ -127,6 +152,14 @@ pub(super) fn keep(
         act(Action::StopBootstrap, state.reason)
     } else {
         act(Action::RecordBootstrap(Box::new(status)), state.reason)
+    }
+}
+
+/// What a Mac that was taken over shall be, and what it should have been at that time.
+fn compared<'a>(seen: &'a Observed, stamp: Option<&'a str>) -> UpToDate<'a> {
+    match (seen.object.status.taken_over_stamp.as_deref(), stamp) {
+        (Some(then), Some(now)) if then != now => UpToDate::Outdated,
+        (then, now) => UpToDate::TakenOver(then.or(now)),
     }
 }
 

@@ -327,7 +327,13 @@ mod tests {
         use RunnerState::{Busy, Ended, Idle, Starting};
         let (a, b, c) = (runner("a", Idle), runner("b", Busy), runner("c", Starting));
         let retry_at = now() + Duration::from_secs(1);
-        let trouble = Trouble { tried: "try", message: "x".into(), retry_at, too_early: false };
+        let trouble = Trouble {
+            tried: "try",
+            message: "x".into(),
+            retry_at,
+            too_early: false,
+            streaks: vec![],
+        };
         vec![
             (
                 "without a spec (S15)",

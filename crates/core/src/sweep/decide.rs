@@ -11,7 +11,7 @@ use super::leftovers::is_returned_elsewhere;
 use super::memory::age;
 use super::observed::{Job, Policy, Seen};
 use super::reason::Reason;
-use super::survey::Task;
+use super::survey::{Task, is_wiped_by_hand};
 use crate::machine::{Host, HostRead, HostState, Image, Images, LeaseHolder, Tiers};
 
 /// How long an agent may be silent before its jobs are not waited for any more.
@@ -22,6 +22,7 @@ const SILENT: Duration = Duration::from_mins(5);
 pub fn decide(now: Timestamp, task: &Task, seen: &Seen, policy: &Policy) -> Decision {
     match task {
         Task::FreeLease(_) => return free(seen),
+        Task::SpareLease { .. } => return free_spare(seen),
         Task::DropLease { .. } => return drop_lease(seen),
         Task::Host { .. } => {}
     }
@@ -36,7 +37,11 @@ pub fn decide(now: Timestamp, task: &Task, seen: &Seen, policy: &Policy) -> Deci
     if let Some(owner) = seen.owners.of(host) {
         return give_up(seen, Reason::Owned(owner.display()));
     }
-    match seen.class(host) {
+    let class = seen.class(host);
+    if is_wiped_by_hand(host, class, &seen.lease) {
+        return act(Action::NoteWiped, Reason::WipedByHand);
+    }
+    match class {
         Class::Releasing => release(seen, host, policy),
         Class::Claiming => take_back(now, seen, host, policy, Reason::Finishing),
         Class::Orphan if policy.claim_prefix.is_none() => give_up(seen, Reason::ReportOnly),
@@ -54,6 +59,22 @@ fn free(seen: &Seen) -> Decision {
         _ if seen.lease.moved => refuse(Reason::Moved),
         Some(holder) if !seen.owners.holder_lives(holder) => {
             act(Action::FreeLease, Reason::HolderGone(holder.to_owned()))
+        }
+        Some(_) | None => refuse(Reason::HolderLives),
+    }
+}
+
+/// Frees the Lease of a holder who lives with another host.
+fn free_spare(seen: &Seen) -> Decision {
+    let host = match &seen.host {
+        HostRead::Failed(why) => return refuse(Reason::HostUnreadable(why.clone())),
+        HostRead::Gone => None,
+        HostRead::Seen(host) => Some(host),
+    };
+    match seen.lease.holder() {
+        _ if seen.lease.moved => refuse(Reason::Moved),
+        Some(holder) if seen.owners.is_spare(holder, &seen.server, host) => {
+            act(Action::FreeLease, Reason::Spare(holder.to_owned()))
         }
         Some(_) | None => refuse(Reason::HolderLives),
     }

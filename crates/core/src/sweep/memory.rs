@@ -15,6 +15,8 @@ pub struct Memory {
     strays: BTreeMap<ServerId, (String, Timestamp)>,
     /// Leases whose holder is gone: since when each was.
     dead_holders: BTreeMap<ServerId, (String, Timestamp)>,
+    /// Leases whose holder has another host: since when each was.
+    spares: BTreeMap<ServerId, (String, Timestamp)>,
     /// Objects that are gone and left something: since when each is.
     abandoned: BTreeMap<String, Timestamp>,
     /// Leases whose hosts are missing from their zones: since when each is.
@@ -47,6 +49,13 @@ impl<'a> Sightings<'a> {
     pub(super) fn dead_holder(&mut self, server: &ServerId, holder: &str) -> bool {
         let since = known(&self.before.dead_holders, server, holder).unwrap_or(self.now);
         self.after.dead_holders.insert(server.clone(), (holder.to_owned(), since));
+        self.is_full(since)
+    }
+
+    /// Whether this holder had another host a full interval ago, too.
+    pub(super) fn spare(&mut self, server: &ServerId, holder: &str) -> bool {
+        let since = known(&self.before.spares, server, holder).unwrap_or(self.now);
+        self.after.spares.insert(server.clone(), (holder.to_owned(), since));
         self.is_full(since)
     }
 

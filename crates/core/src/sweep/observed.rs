@@ -196,6 +196,24 @@ impl Owners {
         self.lives(holder.rsplit('/').next().unwrap_or(holder))
     }
 
+    /// Whether the holder of a host's Lease lives and has another host: it names one or more in
+    /// status or spec, and not this one, which carries neither its name nor its marker. One that
+    /// names none may be about to claim this very host.
+    #[must_use]
+    pub fn is_spare(&self, holder: &str, server: &ServerId, host: Option<&Host>) -> bool {
+        let uid = holder.rsplit('/').next().unwrap_or(holder);
+        let Some(owner) = self.by_uid.get(uid).map(|index| &self.all[*index]) else { return false };
+        let marked = |host: &Host| match NameClass::read(&host.name, "") {
+            NameClass::Claiming(marker) | NameClass::Releasing(marker) => {
+                marker.uid.as_str() == owner.uid
+            }
+            NameClass::Other(name) => name == owner.name,
+            NameClass::Pool | NameClass::OldMarker | NameClass::Quarantined => false,
+        };
+        let elsewhere = !owner.servers.is_empty() && !owner.servers.contains(server);
+        elsewhere && !host.is_some_and(marked)
+    }
+
     /// The object that owns the host: by its name, by its id, or by the marker that it carries.
     #[must_use]
     pub fn of(&self, host: &Host) -> Option<&Owner> {

@@ -13,8 +13,12 @@ pub enum Reason {
     Returning,
     /// The host is wiped and in the pool.
     Returned,
+    /// A person wipes a host that nobody holds.
+    WipedByHand,
     /// The Lease's holder is gone.
     HolderGone(String),
+    /// The Lease's holder has another host.
+    Spare(String),
     /// The Lease's host is gone for good.
     Vanished,
     /// The cluster that the host was moved to has returned it.
@@ -78,7 +82,9 @@ impl Reason {
             Self::Finishing => "finishing",
             Self::Returning => "returning",
             Self::Returned => "returned",
+            Self::WipedByHand => "wiped_by_hand",
             Self::HolderGone(_) => "holder_gone",
+            Self::Spare(_) => "spare",
             Self::Vanished => "vanished",
             Self::ReturnedElsewhere => "returned_elsewhere",
             Self::CleaningUp => "cleaning_up",
@@ -158,7 +164,9 @@ impl fmt::Display for Reason {
             Self::Finishing => write!(f, "its object is gone: finishing what was left half done"),
             Self::Returning => write!(f, "nobody owns it: returning it to the pool"),
             Self::Returned => write!(f, "wiped and in the pool"),
+            Self::WipedByHand => write!(f, "somebody wipes it, and nobody holds it"),
             Self::HolderGone(holder) => write!(f, "its Lease's holder is gone: {holder}"),
+            Self::Spare(holder) => write!(f, "its Lease's holder has another host: {holder}"),
             Self::Vanished => write!(f, "its host does not exist at Scaleway any more"),
             Self::ReturnedElsewhere => {
                 write!(f, "it was moved to another cluster, which has returned it")

@@ -12,7 +12,7 @@ use super::memory::{Memory, Sightings, age};
 use super::observed::{HostLease, Inventory, Listed, Policy, ZoneRead};
 use super::reason::Reason;
 use super::report::{Report, StuckHost, ZoneReport, duplicates};
-use crate::machine::{Host, HostState, LeaseHolder};
+use crate::machine::{Host, HostState, Lease, LeaseHolder};
 
 /// How long a host of the pool may be busy with itself before it is named: a wipe takes less than
 /// an hour.
@@ -23,6 +23,13 @@ const PATIENCE_WITH_POOL: Duration = Duration::from_hours(3);
 pub enum Task {
     /// A Lease whose holder is gone.
     FreeLease(ServerId),
+    /// A Lease whose holder has another host.
+    SpareLease {
+        /// Where the Lease's host stands.
+        zone: Zone,
+        /// Which host.
+        server: ServerId,
+    },
     /// A host that is on its way back, or is to be.
     Host {
         /// Where it stands.
@@ -45,6 +52,7 @@ impl Task {
     pub fn server(&self) -> &ServerId {
         match self {
             Self::FreeLease(server)
+            | Self::SpareLease { server, .. }
             | Self::Host { server, .. }
             | Self::DropLease { server, .. } => server,
         }
@@ -103,6 +111,7 @@ pub fn survey(now: Timestamp, all: &Inventory, policy: &Policy, memory: &Memory)
         vec![]
     };
     let mut tasks = look.dead_holders();
+    tasks.append(&mut look.spares());
     tasks.append(&mut look.due());
     tasks.append(&mut leftovers::vanished(all, &look.names, &mut look.sightings));
     let Look { sightings, refusals, .. } = look;
@@ -136,7 +145,8 @@ impl Look<'_> {
             match class {
                 Class::Pool => {
                     let unchanged = changed_at.map(|at| age(self.sightings.now, at));
-                    report.stuck.extend(stuck(host, unchanged.unwrap_or(in_class)));
+                    let since = unchanged.unwrap_or(in_class);
+                    report.stuck.extend(stuck(host, since).or_else(|| unfit(host, lease, since)));
                 }
                 Class::Claiming
                 | Class::Claimed
@@ -162,6 +172,10 @@ impl Look<'_> {
         let ours = lease.lease.holder == LeaseHolder::Us;
         let stray = !owned && matches!(class, Class::Claiming | Class::Releasing | Class::Orphan);
         self.orphan_count += usize::from(stray && class == Class::Orphan);
+        if !owned && is_wiped_by_hand(host, class, lease) {
+            self.started.push(task);
+            return;
+        }
         if !stray {
             // Nothing of it is ours to change any more but the Lease.
             self.started.extend(ours.then_some(task));
@@ -203,6 +217,24 @@ impl Look<'_> {
         due
     }
 
+    /// Leases whose holders had another host a full interval ago, too: a Lease that was taken late,
+    /// when its taker had given up to hear of it, is nobody's use (P1).
+    fn spares(&mut self) -> Vec<Task> {
+        let mut due = vec![];
+        for (server, lease) in &self.all.leases {
+            let (Some(holder), Some(zone)) = (lease.holder(), &lease.zone) else { continue };
+            let hosts = self.all.zones.get(zone).map(ZoneRead::hosts);
+            let host = hosts.and_then(|mut hosts| hosts.find(|host| host.id == *server));
+            if lease.moved || !self.all.owners.is_spare(holder, server, host) {
+                continue;
+            }
+            if self.sightings.spare(server, holder) {
+                due.push(Task::SpareLease { zone: zone.clone(), server: server.clone() });
+            }
+        }
+        due
+    }
+
     /// What is under way comes first; then as many as a cycle may begin.
     fn due(&mut self) -> Vec<Task> {
         let mut tasks = std::mem::take(&mut self.started);
@@ -234,6 +266,30 @@ impl Look<'_> {
         let many = orphans * 100 > share * (orphans + objects);
         many.then_some(Reason::TooManyOrphans { orphans, objects })
     }
+}
+
+/// Whether a person wipes a host that nobody holds and nobody would adopt: that it was wiped is
+/// noted, so that it is as good as any when it is back in the pool.
+pub(super) fn is_wiped_by_hand(host: &Host, class: Class, lease: &HostLease) -> bool {
+    let Lease { holder, unwiped, version, .. } = &lease.lease;
+    let unused = matches!(class, Class::Pool | Class::Quarantined);
+    let unfit = *unwiped || lease.lease.awaits_deletion();
+    let free = *holder == LeaseHolder::Nobody && version.is_some();
+    unused && unfit && free && !lease.moved && host.state == HostState::Reinstalling
+}
+
+/// A host of the pool that is well, and that its Lease keeps from being adopted.
+fn unfit(host: &Host, lease: Option<&HostLease>, since: Duration) -> Option<StuckHost> {
+    let lease = &lease.filter(|lease| lease.lease.holder == LeaseHolder::Nobody)?.lease;
+    let state = if lease.unwiped {
+        "not wiped since its last owner"
+    } else if lease.awaits_deletion() {
+        "about to be deleted, says its Lease"
+    } else {
+        return None;
+    };
+    let (server, name, state) = (host.id.clone(), host.name.clone(), state.to_owned());
+    (host.state == HostState::Ready).then_some(StuckHost { server, name, state, since })
 }
 
 /// A host of the pool that nobody can adopt, and not for a passing reason.

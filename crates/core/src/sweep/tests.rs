@@ -39,6 +39,7 @@ fn host(n: u32, name: &str) -> Host {
         os: Some(("macos-tahoe-26.0".into(), "macos-tahoe".into())),
         address: None,
         has_password: true,
+        changed_at: None,
     }
 }
 
@@ -271,6 +272,54 @@ fn the_lease_of_a_holder_who_is_gone_is_due_when_that_was_seen_twice() {
 }
 
 #[test]
+fn the_lease_of_a_holder_with_another_host_is_freed_when_that_was_seen_twice() {
+    // P1: taken late, after its taker had given up to hear of it.
+    let holder = LeaseHolder::Other("macs/fleet-a/uid-of-fleet-a".into());
+    let spare = HostLease { zone: Some(zone()), ..held(holder) };
+    let all = |name: &str, servers: Option<u32>| {
+        let mut all = inventory(vec![host(1, name)], vec![owner("fleet-a", servers)]);
+        all.leases.insert(id(1), spare.clone());
+        all
+    };
+    let task = Task::SpareLease { zone: zone(), server: id(1) };
+    let first = survey(at(0), &all("pool-1", Some(2)), &policy(), &Memory::default());
+    assert_eq!(first.tasks, []);
+    assert_eq!(second_look(&all("pool-1", Some(2)), &policy()).tasks, [task.clone()]);
+    for (name, servers, why) in [
+        ("pool-1", None, "it may be about to claim it"),
+        ("pool-1", Some(1), "it names it"),
+        ("fleet-a", Some(2), "the host has its name"),
+    ] {
+        assert_eq!(second_look(&all(name, servers), &policy()).tasks, [], "{why}");
+        let seen = seen(host(1, name), spare.clone(), vec![owner("fleet-a", servers)]);
+        assert_eq!(decide(at(0), &task, &seen, &policy()).action, None, "{why}");
+    }
+    let marked = Owner { uid: UID.into(), ..owner("fleet-a", Some(2)) };
+    let of_uid = HostLease {
+        lease: Lease {
+            holder: LeaseHolder::Other(format!("macs/fleet-a/{UID}")),
+            ..spare.lease.clone()
+        },
+        ..spare.clone()
+    };
+    let seen_as = |name: &str, lease: &HostLease| {
+        let seen = seen(host(1, name), lease.clone(), vec![marked.clone()]);
+        decide(at(0), &task, &seen, &policy())
+    };
+    assert_eq!(seen_as(&claiming(CLUSTER), &of_uid).action, None, "the host has its marker");
+    assert_eq!(seen_as(&releasing(CLUSTER), &of_uid).action, None, "the host has its marker");
+    assert_eq!(seen_as("pool-1", &of_uid).action, Some(Action::FreeLease));
+    assert_eq!(seen_as("pool-1", &of_uid).reason.word(), "spare");
+    let moved = HostLease { moved: true, ..of_uid.clone() };
+    assert_eq!(seen_as("pool-1", &moved).reason, Reason::Moved);
+    let unread = Seen {
+        host: HostRead::Failed("503".into()),
+        ..seen(host(1, "pool-1"), of_uid, vec![marked.clone()])
+    };
+    assert_eq!(decide(at(0), &task, &unread, &policy()).action, None);
+}
+
+#[test]
 fn a_zone_that_cannot_be_listed_is_neither_empty_nor_forgotten() {
     let all = inventory(vec![host(1, "fleet-x")], vec![owner("fleet-a", None)]);
     let first = survey(at(0), &all, &policy(), &Memory::default());
@@ -301,6 +350,48 @@ fn hosts_of_the_pool_that_nobody_can_adopt_are_named() {
         let survey = survey(at(minutes), &all, &policy(), &Memory::default());
         assert_eq!(survey.report.zones[&zone()].stuck.len(), usize::from(named), "{state:?}");
     }
+}
+
+#[test]
+fn what_a_person_wipes_is_noted_and_until_then_it_is_named() {
+    // V5: the way back of a host that was set aside.
+    let asked = Lease { delete_requested_at: Some(at(0)), ..Lease::free() };
+    let unwiped = Lease { unwiped: true, ..Lease::free() };
+    let stored = |lease: &Lease| HostLease {
+        lease: Lease { version: Some("1".into()), ..lease.clone() },
+        ..HostLease::free()
+    };
+    let look = |name: &str, state: &HostState, lease: &HostLease| {
+        let host = Host { state: state.clone(), ..host(1, name) };
+        let mut all = inventory(vec![host], vec![owner("fleet-a", None)]);
+        all.leases.insert(id(1), lease.clone());
+        survey(at(0), &all, &policy(), &Memory::default())
+    };
+    let (wiping, well) = (HostState::Reinstalling, HostState::Ready);
+    for lease in [&unwiped, &asked] {
+        let lease = stored(lease);
+        for name in ["pool-1", "tuist-quarantine-1"] {
+            assert_eq!(servers(&look(name, &wiping, &lease).tasks), [id(1)], "{name}");
+            let wiped = Host { state: wiping.clone(), ..host(1, name) };
+            let decision = decided(&seen(wiped, lease.clone(), vec![]));
+            assert_eq!(decision.action, Some(Action::NoteWiped), "{name}");
+            assert_eq!(decision.reason.word(), "wiped_by_hand");
+            assert_eq!(look(name, &well, &lease).tasks, [], "{name}: nobody wipes it");
+        }
+        let stuck = &look("pool-1", &well, &lease).report.zones[&zone()].stuck;
+        assert_eq!(stuck.len(), 1, "{lease:?}");
+        let aside = &look("tuist-quarantine-1", &well, &lease).report.zones[&zone()].stuck;
+        assert_eq!(aside.len(), 0, "it is told as set aside");
+    }
+    let holder = LeaseHolder::Other("macs/fleet-a/uid-of-fleet-a".into());
+    let held = stored(&Lease { holder, ..unwiped.clone() });
+    let moved = HostLease { moved: true, ..stored(&unwiped) };
+    let wiped = stored(&Lease { wiped_at: Some(at(1)), ..asked });
+    for lease in [held, moved, wiped.clone(), stored(&Lease::free())] {
+        assert_eq!(look("pool-1", &wiping, &lease).tasks, [], "{lease:?}");
+    }
+    assert_eq!(look("pool-1", &well, &wiped).report.zones[&zone()].stuck, []);
+    assert_eq!(look("fleet-a", &wiping, &stored(&unwiped)).tasks, [], "it has an owner");
 }
 
 #[test]
@@ -632,7 +723,9 @@ fn guard(task: &Task, seen: &Seen, policy: &Policy, action: &Action) {
         }
         Action::NoteWiped => {
             let wiping = host.is_some_and(|host| host.state == HostState::Reinstalling);
-            assert!(ours && wiping, "LH22: {}", what());
+            // By hand: of a host that waits for that, and is nobody's.
+            let waits = lease.lease.unwiped && !held_by_other && !owned;
+            assert!((ours || waits) && wiping, "LH22: {}", what());
         }
         Action::Rename { .. } | Action::RequestWipe { .. } => {
             let host = host.expect("a host that is changed was seen");

@@ -117,6 +117,8 @@ impl Bootstraps {
                 Bootstrap::Succeeded { stamp, awaits_boot, did }
             }
             Some(State::Ended(Upkept::PasswordRefused(said))) => Bootstrap::PasswordRefused(said),
+            // Nothing ran: as if none had.
+            Some(State::Ended(Upkept::TakenOver(_))) => Bootstrap::None,
             Some(State::Ended(Upkept::Postponed(what))) => Bootstrap::Postponed(what),
             Some(State::Ended(Upkept::Incomplete(said))) => Bootstrap::Incomplete(said),
             Some(State::Ended(Upkept::Failed(said))) => Bootstrap::Failed(said),
@@ -197,7 +199,10 @@ impl Place {
         let at = self.bootstraps.clock.now();
         let mut table = self.bootstraps.table();
         if let Some(entry) = self.entry(&mut table)
-            && matches!(upkept, Upkept::Current { .. } | Upkept::Postponed(_))
+            && matches!(
+                upkept,
+                Upkept::Current { .. } | Upkept::Postponed(_) | Upkept::TakenOver(_)
+            )
         {
             let looked = Looked { at, generation: entry.order.generation };
             table.looked.insert(self.uid.clone(), looked);
@@ -283,6 +288,7 @@ mod tests {
             os: None,
             address: None,
             has_password: true,
+            changed_at: None,
         }
     }
 

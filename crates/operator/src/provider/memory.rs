@@ -17,6 +17,7 @@ use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::machine::{Identity, Node};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
+use kube::api::ObjectMeta;
 use secrecy::SecretString;
 use tokio::time::Instant;
 
@@ -45,6 +46,8 @@ pub struct Memory {
     pub held: Recent<ServerId>,
     /// What a Mac's agent and its bootstrap need, by the object's name.
     pub kits: Recent<Kit>,
+    /// The accounts of Macs' agents, and so who signed them, by the object's name.
+    pub accounts: Recent<ObjectMeta>,
 }
 
 /// What there is of what a Mac's agent and its bootstrap need.
@@ -71,6 +74,7 @@ impl Memory {
             leases: Recent::new(fresh),
             held: Recent::new(fresh),
             kits: Recent::new(fresh),
+            accounts: Recent::new(fresh),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The objects in Kubernetes that belong to one machine: their names, labels and content. No I/O.
 
-use applecart_api::keys::{label, of_cluster, owned};
+use applecart_api::keys::{annotation, label, of_cluster, owned};
 use applecart_core::machine::Identity;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
@@ -15,14 +15,19 @@ fn labels(machine: &str) -> Value {
     })
 }
 
-/// One part of an agent's identity.
-pub fn identity(part: Identity, machine: &str, settings: &Settings) -> Value {
+/// One part of an agent's identity; its account is signed by the object, `owner`, that has the
+/// name.
+pub fn identity(part: Identity, machine: &str, owner: &str, settings: &Settings) -> Value {
     let name = owned::agent(machine);
     match part {
         Identity::ServiceAccount => json!({
             "apiVersion": "v1",
             "kind": "ServiceAccount",
-            "metadata": {"name": name, "labels": labels(machine)},
+            "metadata": {
+                "name": name,
+                "labels": labels(machine),
+                "annotations": {annotation::OWNER: owner},
+            },
         }),
         Identity::Binding => json!({
             "apiVersion": "rbac.authorization.k8s.io/v1",

@@ -1,6 +1,7 @@
 //! Reads the world into one [`Observed`]. Reads only; what a stage does not need is not read.
 
 mod binding;
+mod names;
 mod surroundings;
 
 use std::time::Duration;
@@ -10,7 +11,7 @@ use applecart_api::ids::{CrUid, ProviderId, ServerId, Zone};
 use applecart_api::keys::{annotation, finalizer, label};
 use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineSpec};
 use applecart_core::machine::{
-    Bound, Candidates, Credentials, Host, HostRead, Images, Object, Observed, Ordered, Pause,
+    Bound, Candidates, Credentials, Host, HostRead, Images, Name, Object, Observed, Ordered, Pause,
 };
 use jiff::Timestamp;
 use kube::{Api, ResourceExt};
@@ -71,6 +72,7 @@ pub async fn observe(
             images: Images::NotRead,
             credentials: Credentials::default(),
             identity: vec![],
+            name: Name::NotRead,
             node: None,
             guests: vec![],
             bootstrap: context.bootstraps.of(&uid),
@@ -141,10 +143,12 @@ enum Look {
 fn look(seen: &Observed) -> Look {
     let object = &seen.object;
     let nameless = object.status.server_id.is_none() && object.provider_id.is_none();
+    // G17: what was ordered and may have arrived unseen is looked for.
+    let ordered = object.ordered.is_some();
     if object.deleting_since.is_some() {
         if !object.finalizer {
             Look::AtNothing
-        } else if object.deleted_for_move || (object.paused.is_some() && nameless) {
+        } else if object.deleted_for_move || (object.paused.is_some() && nameless && !ordered) {
             Look::AtLease
         } else {
             Look::Outside
@@ -245,6 +249,7 @@ fn facts(
         name: object.name_any(),
         ordered: ordered(context, object, &uid),
         uid,
+        created_at: object.metadata.creation_timestamp.as_ref().map(|time| time.0),
         generation: object.metadata.generation,
         finalizer: object.finalizers().iter().any(|f| f == finalizer::MACHINE),
         deleting_since: object.metadata.deletion_timestamp.as_ref().map(|time| time.0),
@@ -255,6 +260,7 @@ fn facts(
         }),
         move_is_blocked: has(annotation::BLOCK_MOVE),
         terminate: policy.is_some_and(|policy| policy == annotation::TERMINATE),
+        update: has(annotation::UPDATE),
         auto_order: object.spec.auto_order == Some(true),
         paused,
         waiting_for: complaint.or_else(|| waiting_for(owners)),

@@ -42,6 +42,7 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
             let value = block.then_some("true");
             annotate(context, turn, json!({annotation::BLOCK_MOVE: value})).await
         }
+        Action::TakeName { version } => take_name(context, turn, version.as_deref()).await,
         Action::TakeLease { server, version, used } => {
             take_lease(context, turn, server, version.as_deref(), *used).await
         }
@@ -82,6 +83,7 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         }
         Action::StartBootstrap(_) => config::start(context, turn).await,
         Action::StartUpkeep(_) => config::start_upkeep(context, turn).await,
+        Action::Compare(_) => config::compare(context, turn).await,
         Action::StopBootstrap => {
             context.bootstraps.stop(&turn.seen.object.uid);
             Outcome::Done
@@ -272,6 +274,35 @@ fn host_leases(context: &Context) -> Api<Lease> {
     Api::namespaced(context.client.clone(), &context.settings.namespace)
 }
 
+/// The object, as it signs what it has.
+fn us(turn: &Turn) -> String {
+    let (namespace, object) = (turn.object.namespace().unwrap_or_default(), &turn.seen.object);
+    leases::holder(&namespace, &object.name, &object.uid)
+}
+
+/// Signs the account of the agent of this name: a new one, or one at the version that was read.
+async fn take_name(context: &Context, turn: &Turn, version: Option<&str>) -> Outcome {
+    let (name, us) = (&turn.seen.object.name, us(turn));
+    let accounts: Api<ServiceAccount> =
+        Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let (outcome, now) = if let Some(version) = version {
+        let signed = json!({"metadata": {
+            "resourceVersion": version, "annotations": {annotation::OWNER: us},
+        }});
+        let (how, patch) = (PatchParams::default(), Patch::Merge(&signed));
+        calls::written(accounts.patch(&owned::agent(name), &how, &patch)).await
+    } else {
+        let account = objects::identity(Identity::ServiceAccount, name, &us, &context.settings);
+        match serde_json::from_value(account) {
+            Ok(account) => calls::written(accounts.create(&PostParams::default(), &account)).await,
+            Err(error) => (Outcome::Failed(error.to_string()), None),
+        }
+    };
+    context.memory.kits.forget(name);
+    context.memory.accounts.wrote(name, now.map(|account| account.metadata));
+    outcome
+}
+
 async fn take_lease(
     context: &Context,
     turn: &Turn,
@@ -281,10 +312,8 @@ async fn take_lease(
 ) -> Outcome {
     context.zones.choose(&turn.zone, server).await;
     let object = &turn.seen.object;
-    let namespace = turn.object.namespace().unwrap_or_default();
-    let us = leases::holder(&namespace, &object.name, &object.uid);
     let now = context.clock.now();
-    let mut lease = leases::taken((&turn.zone, server), &us, &object.uid, version, now);
+    let mut lease = leases::taken((&turn.zone, server), &us(turn), &object.uid, version, now);
     if used {
         lease["metadata"]["annotations"][key::UNWIPED] = json!("true");
     }
@@ -298,6 +327,9 @@ async fn take_lease(
             Err(error) => (Outcome::Failed(error.to_string()), None),
         }
     };
+    if outcome != Outcome::Done {
+        context.zones.give_back(&turn.zone, server).await;
+    }
     let held = now.is_some().then(|| server.clone());
     context.memory.held.wrote(object.uid.as_str(), held);
     context.memory.leases.wrote(server.as_str(), now);
@@ -375,7 +407,7 @@ async fn store_credentials(context: &Context, turn: &Turn) -> Outcome {
 
 async fn create_identity(context: &Context, turn: &Turn, part: Identity) -> Outcome {
     let name = &turn.seen.object.name;
-    let document = objects::identity(part, name, &context.settings);
+    let document = objects::identity(part, name, &us(turn), &context.settings);
     let namespace = &context.settings.namespace;
     let client = context.client.clone();
     match part {

@@ -96,6 +96,7 @@ mod tests {
             os: None,
             address: None,
             has_password: false,
+            changed_at: None,
         };
         Read { at: Instant::now(), host, login: None }
     }

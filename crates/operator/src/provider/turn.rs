@@ -6,7 +6,6 @@ use std::time::Duration;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::Outcome;
 use applecart_core::machine::{Action, Decision, Reason, decide};
-use jiff::Timestamp;
 use kube::runtime::controller::Action as Wake;
 use kube::{Resource, ResourceExt};
 
@@ -38,7 +37,7 @@ pub async fn turn(
         return Ok(decision.wake.map_or_else(Wake::await_change, Wake::requeue));
     };
     let performed = async {
-        if action.changes_host() && !is_fresh(&turn, context.clock.now()) {
+        if !is_fresh(&context, &turn, action) {
             return Outcome::Refused;
         }
         act(&context, &turn, action).await
@@ -139,9 +138,15 @@ pub fn effect<'a>(object: &'a str, action: &'a Action, reason: &'a Reason) -> Ef
     Effect { controller: "machine", object, word: action.describe(), detail, reason }
 }
 
-fn is_fresh(turn: &Turn, now: Timestamp) -> bool {
+/// Whether the read that an effect follows from is new enough for it.
+fn is_fresh(context: &Context, turn: &Turn, action: &Action) -> bool {
+    if !action.changes_host() {
+        return true;
+    }
+    let marking = context.settings.limits.mark_within().filter(|_| action.marks_host());
+    let now = context.clock.now();
     let age = turn.read_at.and_then(|at| Duration::try_from(now.duration_since(at)).ok());
-    age.is_some_and(|age| age < FRESH)
+    age.is_some_and(|age| age < marking.map_or(FRESH, |marking| marking.min(FRESH)))
 }
 
 /// Save, then tell: an Event for each reason that a stored status gives for the first time.

@@ -13,9 +13,39 @@ use tokio::time::Instant;
 #[derive(Debug)]
 pub struct Zones {
     fresh: Duration,
-    lists: Mutex<BTreeMap<Zone, Arc<Mutex<Option<Snapshot>>>>>,
-    /// When the first list that did not show a host was taken.
-    absent: Mutex<BTreeMap<ServerId, Instant>>,
+    lists: Mutex<BTreeMap<Zone, Arc<Mutex<Slot>>>>,
+    absent: Mutex<BTreeMap<ServerId, Missing>>,
+}
+
+/// How the last list of a zone went.
+#[derive(Debug, Default)]
+enum Slot {
+    /// There was none.
+    #[default]
+    Nothing,
+    /// So.
+    Listed(Snapshot),
+    /// It failed, after so long: whoever waited for it does not try the same at once.
+    Failed { begun_at: Instant, at: Instant, why: String },
+}
+
+/// When the first list was taken that did not show a host.
+#[derive(Clone, Copy, Debug)]
+struct Missing {
+    /// Of all lists.
+    from_any: Instant,
+    /// Of those that showed other hosts.
+    from_some: Option<Instant>,
+}
+
+/// How far two lists that do not show a host must be apart to count as two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Apart {
+    /// Lists that show other hosts.
+    pub usual: Duration,
+    /// Lists that show none at all: a key for another project gets such, and so does the owner of
+    /// one host that is gone. Only time tells these apart.
+    pub empty: Duration,
 }
 
 /// How old a list may be.
@@ -41,6 +71,7 @@ pub enum Absence {
 /// A zone's hosts at one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
+    begun_at: Instant,
     taken_at: Instant,
     hosts: Arc<[Host]>,
     leases: Arc<BTreeMap<ServerId, Lease>>,
@@ -50,8 +81,8 @@ pub struct Snapshot {
 impl Snapshot {
     /// From one list of hosts and the Leases read after it.
     pub fn new(hosts: Vec<Host>, leases: BTreeMap<ServerId, Lease>) -> Self {
-        let (hosts, leases) = (hosts.into(), Arc::new(leases));
-        Self { taken_at: Instant::now(), hosts, leases, chosen: BTreeSet::new() }
+        let (hosts, leases, now) = (hosts.into(), Arc::new(leases), Instant::now());
+        Self { begun_at: now, taken_at: now, hosts, leases, chosen: BTreeSet::new() }
     }
 
     /// When it was whole.
@@ -79,41 +110,56 @@ impl Zones {
     }
 
     /// The zone's list: the present one while it is fresh, else what `list` brings. Whoever asks
-    /// meanwhile waits for the same one.
-    pub async fn get<E>(
+    /// meanwhile waits for the same one, and hears of the same failure.
+    pub async fn get(
         &self,
         zone: &Zone,
         age: Age,
-        list: impl Future<Output = Result<Snapshot, E>>,
-    ) -> Result<Snapshot, E> {
+        list: impl Future<Output = Result<Snapshot, String>>,
+    ) -> Result<Snapshot, String> {
+        let asked_at = Instant::now();
         let slot = self.lists.lock().await.entry(zone.clone()).or_default().clone();
         let mut slot = slot.lock().await;
+        let serves = |begun_at: Instant, ended_at: Instant| match age {
+            Age::Fresh => ended_at.elapsed() < self.fresh,
+            Age::New => begun_at > asked_at,
+        };
         match &*slot {
-            Some(snapshot) if age == Age::Fresh && snapshot.taken_at.elapsed() < self.fresh => {
-                Ok(snapshot.clone())
+            Slot::Listed(snapshot) if serves(snapshot.begun_at, snapshot.taken_at) => {
+                return Ok(snapshot.clone());
             }
-            _ => {
-                let snapshot = list.await?;
-                *slot = Some(snapshot.clone());
-                Ok(snapshot)
+            Slot::Failed { begun_at, at, why } if serves(*begun_at, *at) => {
+                return Err(why.clone());
             }
+            Slot::Nothing | Slot::Listed(_) | Slot::Failed { .. } => {}
         }
+        let begun_at = Instant::now();
+        let listed = list.await.map(|snapshot| Snapshot { begun_at, ..snapshot });
+        *slot = match &listed {
+            Ok(snapshot) => Slot::Listed(snapshot.clone()),
+            Err(why) => Slot::Failed { begun_at, at: Instant::now(), why: why.clone() },
+        };
+        listed
     }
 
-    /// Looks for a host in a list, and at what an earlier list said: so long `apart`, at least.
-    pub async fn look_for(
-        &self,
-        server: &ServerId,
-        snapshot: &Snapshot,
-        apart: Duration,
-    ) -> Absence {
+    /// Looks for a host in a list, and at what an earlier list said: so far `apart`, at least.
+    pub async fn look_for(&self, server: &ServerId, snapshot: &Snapshot, apart: Apart) -> Absence {
         if snapshot.hosts.iter().any(|host| host.id == *server) {
             self.is_there(server).await;
             return Absence::Listed;
         }
+        let (now, shows_some) = (snapshot.taken_at, !snapshot.hosts.is_empty());
         let mut absent = self.absent.lock().await;
-        let first = *absent.entry(server.clone()).or_insert(snapshot.taken_at);
-        if snapshot.taken_at.duration_since(first) >= apart {
+        let missing = Missing { from_any: now, from_some: None };
+        let missing = absent.entry(server.clone()).or_insert(missing);
+        if shows_some {
+            missing.from_some.get_or_insert(now);
+        }
+        let is_apart = |first: Instant, apart| now.duration_since(first) >= apart;
+        let among_others = missing.from_some.filter(|_| shows_some);
+        if among_others.is_some_and(|first| is_apart(first, apart.usual))
+            || is_apart(missing.from_any, apart.empty)
+        {
             Absence::Twice
         } else {
             Absence::Once
@@ -128,24 +174,56 @@ impl Zones {
     /// Notes that a host of the present list is being taken, so that nobody else tries.
     pub async fn choose(&self, zone: &Zone, server: &ServerId) {
         let slot = self.lists.lock().await.entry(zone.clone()).or_default().clone();
-        if let Some(snapshot) = &mut *slot.lock().await {
+        if let Slot::Listed(snapshot) = &mut *slot.lock().await {
             snapshot.chosen.insert(server.clone());
+        }
+    }
+
+    /// Notes that it is not known to be taken: whoever tried may have it all the same, and must find
+    /// it free to try the same one again (P1).
+    pub async fn give_back(&self, zone: &Zone, server: &ServerId) {
+        let slot = self.lists.lock().await.entry(zone.clone()).or_default().clone();
+        if let Slot::Listed(snapshot) = &mut *slot.lock().await {
+            snapshot.chosen.remove(server);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use applecart_core::machine::HostState;
+
     use super::*;
+
+    fn host() -> Host {
+        Host {
+            id: "5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e".parse().expect("an id"),
+            name: "pool-1".into(),
+            state: HostState::Ready,
+            delivered: true,
+            retiring: false,
+            server_type: "M2-L".into(),
+            os: None,
+            address: None,
+            has_password: true,
+            changed_at: None,
+        }
+    }
+
+    const APART: Apart = Apart { usual: Duration::from_secs(10), empty: Duration::from_mins(30) };
+
+    fn zone() -> Zone {
+        "fr-par-1".parse().expect("a zone")
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_host_is_absent_only_after_two_lists_taken_at_different_times() {
         // S10: a key without rights answers 403 as well.
-        let server: ServerId = "5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e".parse().expect("an id");
-        let (zones, apart) = (Zones::new(Duration::from_secs(2)), Duration::from_secs(10));
+        let server: ServerId = "00000000-2ab7-4ef5-8bb8-9f1c9f8f1c3e".parse().expect("an id");
+        let zones = Zones::new(Duration::from_secs(2));
         let look = async || {
-            let empty = Snapshot::new(vec![], BTreeMap::new());
-            zones.look_for(&server, &empty, apart).await
+            let others = Snapshot::new(vec![host()], BTreeMap::new());
+            zones.look_for(&server, &others, APART).await
         };
         assert_eq!(look().await, Absence::Once);
         assert_eq!(look().await, Absence::Once, "the same moment is no other time");
@@ -154,5 +232,70 @@ mod tests {
         assert_eq!(look().await, Absence::Once, "it was seen in between");
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(look().await, Absence::Twice);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_that_show_nothing_at_all_prove_an_absence_only_after_a_long_time() {
+        // S10: a key for another project lists nothing, and answers 403.
+        let server: ServerId = "00000000-2ab7-4ef5-8bb8-9f1c9f8f1c3e".parse().expect("an id");
+        let zones = Zones::new(Duration::from_secs(2));
+        let look = async |hosts: Vec<Host>| {
+            let list = Snapshot::new(hosts, BTreeMap::new());
+            zones.look_for(&server, &list, APART).await
+        };
+        assert_eq!(look(vec![]).await, Absence::Once);
+        tokio::time::sleep(Duration::from_mins(29)).await;
+        assert_eq!(look(vec![]).await, Absence::Once);
+        assert_eq!(look(vec![host()]).await, Absence::Once, "the first that shows anything");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(look(vec![]).await, Absence::Once, "that one shows nothing again");
+        assert_eq!(look(vec![host()]).await, Absence::Twice);
+        tokio::time::sleep(Duration::from_mins(1)).await;
+        // The owner of one host, which is gone, is not kept waiting for ever (V1).
+        assert_eq!(look(vec![]).await, Absence::Twice);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn all_who_wait_for_a_list_hear_of_its_failure_at_once() {
+        // S11: else each of them waits for a failure of its own, one after another.
+        let zones = Zones::new(Duration::from_secs(2));
+        let (zone, slow) = (zone(), Duration::from_mins(2));
+        let ask = |age: Age| {
+            let (zones, zone) = (&zones, &zone);
+            async move {
+                let list = async {
+                    tokio::time::sleep(slow).await;
+                    Err("no answer".to_owned())
+                };
+                zones.get(zone, age, list).await.map(drop)
+            }
+        };
+        let began = Instant::now();
+        let all = futures::future::join_all((0..32).map(|_| ask(Age::Fresh))).await;
+        assert_eq!((all.len(), began.elapsed()), (32, slow));
+        assert!(all.iter().all(|heard| *heard == Err("no answer".to_owned())));
+        let began = Instant::now();
+        let all = futures::future::join_all((0..8).map(|_| ask(Age::New))).await;
+        assert_eq!((all.len(), began.elapsed()), (8, slow * 2), "one more, begun since they asked");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let began = Instant::now();
+        assert!(ask(Age::Fresh).await.is_err());
+        assert_eq!(began.elapsed(), slow, "it is tried again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_host_that_is_not_known_to_be_taken_is_free_for_whoever_tries_again() {
+        // P1: a Lease that was taken late, after nobody heard of it, must be the one tried again.
+        let (zones, zone) = (Zones::new(Duration::from_secs(2)), zone());
+        let listed = async || {
+            let list = async { Ok(Snapshot::new(vec![host()], BTreeMap::new())) };
+            zones.get(&zone, Age::Fresh, list).await.expect("a list").candidates()
+        };
+        let holder = async || listed().await[0].lease.holder.clone();
+        assert_eq!(holder().await, LeaseHolder::Nobody);
+        zones.choose(&zone, &host().id).await;
+        assert!(matches!(holder().await, LeaseHolder::Other(_)));
+        zones.give_back(&zone, &host().id).await;
+        assert_eq!(holder().await, LeaseHolder::Nobody);
     }
 }

@@ -57,12 +57,14 @@ pub async fn host(sweep: &Sweep, task: &Task) -> Result<Turn, Reason> {
     let stored = stored.map_err(|error| unreadable(&error))?;
     let lease = stored.as_ref().and_then(host_lease).unwrap_or_else(HostLease::free);
     let zone = match task {
-        Task::Host { zone, .. } | Task::DropLease { zone, .. } => Some(zone.clone()),
+        Task::Host { zone, .. } | Task::SpareLease { zone, .. } | Task::DropLease { zone, .. } => {
+            Some(zone.clone())
+        }
         Task::FreeLease(_) => None,
     };
     let host = match (&zone, task) {
         (Some(zone), Task::DropLease { .. }) => read_missing(sweep, zone, &server).await,
-        (Some(zone), Task::Host { .. } | Task::FreeLease(_)) => {
+        (Some(zone), Task::Host { .. } | Task::SpareLease { .. } | Task::FreeLease(_)) => {
             read_host(sweep, zone, &server).await
         }
         (None, _) => HostRead::Gone,

@@ -32,6 +32,7 @@ pub fn at_end(world: &World, story: Story) -> Result<(), String> {
         Leaves::Stranded | Leaves::Working => is_claim_name(&host.name) && host.generation == 0,
     };
     let others = hosts_are_in_place(world, &other)?;
+    leases_are_needed(world)?;
     match story.leaves() {
         Leaves::Fleet(vms) => {
             // C2
@@ -71,6 +72,23 @@ fn hosts_are_in_place(world: &World, other: &dyn Fn(&HostView) -> bool) -> Resul
         }
     }
     Ok(others)
+}
+
+/// P1: whoever holds the Lease of a host is a Machine that lives, and has that host.
+fn leases_are_needed(world: &World) -> Result<(), String> {
+    for held in world.sight().objects("leases.coordination.k8s.io") {
+        let holder = held["metadata"]["labels"][lease::HOLDER].as_str();
+        let host = held["metadata"]["name"].as_str().and_then(|name| name.strip_prefix("host-"));
+        let (Some(uid), Some(host)) = (holder, host) else { continue };
+        let has = |machine: &Value| {
+            machine["metadata"]["uid"] == uid && machine["status"]["serverID"] == host
+        };
+        if all(world, MACHINES, |machine| !has(machine)) {
+            let holder = &held["spec"]["holderIdentity"];
+            return Err(format!("spare-lease: {holder} holds {host}, and does not have it"));
+        }
+    }
+    Ok(())
 }
 
 fn all_are(world: &World, hosts: usize, wanted: usize) -> Result<(), String> {

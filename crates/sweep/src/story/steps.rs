@@ -102,7 +102,14 @@ impl Kind {
 
     /// Deletes one object, and does not wait for whom it waits for.
     pub async fn delete(self, world: &World, name: &str) -> Result<(), String> {
-        let deleted = self.api(world).delete(name, &DeleteParams::default()).await;
+        self.delete_in(world, NAMESPACE, name).await
+    }
+
+    /// Deletes one object of some namespace, and does not wait for whom it waits for.
+    pub async fn delete_in(self, world: &World, namespace: &str, name: &str) -> Result<(), String> {
+        let api: Api<DynamicObject> =
+            Api::namespaced_with(world.client(), namespace, &self.resource());
+        let deleted = api.delete(name, &DeleteParams::default()).await;
         deleted.map(drop).map_err(|error| error.to_string())
     }
 

@@ -15,7 +15,8 @@ fn waiting_rows() -> Vec<Row> {
         Observed { bound, ..fresh() }
     };
     let retry_at = now() + Duration::from_secs(1);
-    let trouble = Trouble { tried: "try", message: "x".into(), retry_at, too_early: false };
+    let trouble =
+        Trouble { tried: "try", message: "x".into(), retry_at, too_early: false, streaks: vec![] };
     vec![
         ("not owned", with(fresh(), |s| s.object.owned_by_machine = false), None, Reason::NotOwned),
         (
@@ -142,6 +143,25 @@ fn claim_rows() -> Vec<Row> {
             None,
             unfit(|c| c.not_wiped = 1),
         ),
+        (
+            "its deletion was asked for",
+            candidate(|_| {}, Lease { delete_requested_at: Some(minutes_ago(1)), ..Lease::free() }),
+            None,
+            unfit(|c| c.not_ready = 1),
+        ),
+        (
+            "its deletion was asked for, and a person wiped it since",
+            candidate(
+                |_| {},
+                Lease {
+                    delete_requested_at: Some(minutes_ago(2)),
+                    wiped_at: Some(minutes_ago(1)),
+                    ..Lease::free()
+                },
+            ),
+            take(None),
+            Reason::Adopting,
+        ),
         ("leased", bound("pool-1", ours()), Some(rename("pool-1", &claiming)), Reason::Adopting),
         (
             "leased, but it does not fit any more",
@@ -152,10 +172,87 @@ fn claim_rows() -> Vec<Row> {
         ("marked", bound(&claiming, ours()), Some(Action::NoteMarked(server())), Reason::Settling),
         ("settling", bound(&claiming, marked(14)), None, Reason::Settling),
         ("settled", bound(&claiming, marked(15)), Some(rename(&claiming, NAME)), Reason::Settling),
+        (
+            "another Machine has its name, before it has a host (LH14)",
+            with(candidate(|_| {}, Lease::free()), |s| s.name = Name::Other("b".into())),
+            None,
+            Reason::NameTaken("b".into()),
+        ),
+        (
+            "nobody has its name: that comes before a host",
+            with(candidate(|_| {}, Lease::free()), |s| s.name = Name::Free(None)),
+            Some(Action::TakeName { version: None }),
+            Reason::Adopting,
+        ),
+        (
+            "nobody looked whose its name is",
+            with(candidate(|_| {}, Lease::free()), |s| s.name = Name::NotRead),
+            None,
+            Reason::CannotRead("whose its name is".into()),
+        ),
+        (
+            "settled, and another Machine has its name: the host goes back (LH14)",
+            with(bound(&claiming, marked(15)), |s| s.name = Name::Other("b".into())),
+            Some(rename(&claiming, &NameClass::releasing(&fresh().marker()))),
+            Reason::NameTaken("b".into()),
+        ),
+        (
+            "settled, and the account that says whose its name is, is gone",
+            with(bound(&claiming, marked(15)), |s| s.name = Name::Free(Some("7".into()))),
+            Some(Action::TakeName { version: Some("7".into()) }),
+            Reason::Settling,
+        ),
+        (
+            "bought, and another Machine has its name",
+            with(bound(&claiming, marked(15)), |s| {
+                s.name = Name::Other("b".into());
+                s.object.ordered = Some(Ordered { at: minutes_ago(60), unsent: false });
+            }),
+            None,
+            Reason::NameTaken("b".into()),
+        ),
         // P6
         (
             "taken over by name: it carries somebody's work",
             bound(NAME, Lease { wiped_at: Some(now()), ..Lease::free() }),
+            Some(Action::TakeLease { server: server(), version: None, used: true }),
+            Reason::Adopting,
+        ),
+        (
+            "a host of its name is of another type, and nothing else says that it is its own (LH14)",
+            with_host(bound(NAME, Lease::free()), |h| h.server_type = "M4-S".into()),
+            None,
+            Reason::NameTaken(format!("host {SERVER} bears it, and is of type M4-S, not M2-L")),
+        ),
+        (
+            "a host had its name before it was created (LH14)",
+            with(
+                with_host(bound(NAME, Lease::free()), |h| h.changed_at = Some(minutes_ago(9))),
+                |s| {
+                    s.object.created_at = Some(minutes_ago(5));
+                },
+            ),
+            None,
+            Reason::NameTaken(format!(
+                "host {SERVER} bears it, and did so before this Machine was created"
+            )),
+        ),
+        (
+            "a host got its name after it was created",
+            with(
+                with_host(bound(NAME, Lease::free()), |h| h.changed_at = Some(minutes_ago(5))),
+                |s| {
+                    s.object.created_at = Some(minutes_ago(9));
+                },
+            ),
+            Some(Action::TakeLease { server: server(), version: None, used: true }),
+            Reason::Adopting,
+        ),
+        (
+            "of another type, but its provider ID names it",
+            with(with_host(bound(NAME, Lease::free()), |h| h.server_type = "M4-S".into()), |s| {
+                s.object.provider_id = prepared().object.provider_id
+            }),
             Some(Action::TakeLease { server: server(), version: None, used: true }),
             Reason::Adopting,
         ),
@@ -281,6 +378,11 @@ fn failed(times: i32) -> Observed {
 
 fn recovery_rows() -> Vec<Row> {
     let releasing_name = NameClass::releasing(&fresh().marker());
+    let unnoted = || {
+        with_lease(releasing(0), |lease| {
+            (lease.releasing_at, lease.owners_failed) = (None, 1);
+        })
+    };
     let rebooting = |seen| with_host(seen, |h| h.state = HostState::Rebooting);
     let swapped = with_lease(releasing(1), |lease| {
         (lease.wiped_at, lease.unwiped) = (Some(now()), false);
@@ -321,11 +423,15 @@ fn recovery_rows() -> Vec<Row> {
         ),
         (
             "under its releasing name, the owner that gave up is counted",
-            with_lease(releasing(0), |lease| {
-                (lease.releasing_at, lease.owners_failed) = (None, 1);
-            }),
+            with(unnoted(), |s| s.object.provider_id = prepared().object.provider_id),
             Some(Action::NoteReleasing { server: server(), owners_failed: 2 }),
             Reason::Swapping(0),
+        ),
+        (
+            "under its releasing name, and never its own: that counts as no failure (LH14)",
+            unnoted(),
+            Some(Action::NoteReleasing { server: server(), owners_failed: 1 }),
+            Reason::Releasing,
         ),
         (
             "wiped, into the pool",
@@ -344,7 +450,7 @@ fn recovery_rows() -> Vec<Row> {
 
 /// The host of a living Machine went away, or back.
 fn lost_rows() -> Vec<Row> {
-    let returned = Lease { releasing_at: Some(now()), ..ours() };
+    let returned = Lease { releasing_at: Some(now()), owners_failed: 1, ..ours() };
     let gone = |lease| Bound::To { server: server(), lease, host: HostRead::Gone };
     let why = "its bootstrap failed too often";
     vec![
@@ -382,6 +488,12 @@ fn lost_rows() -> Vec<Row> {
             bound("pool-1", returned.clone()),
             Some(Action::ClearLease(server())),
             Reason::HostReleased(why),
+        ),
+        (
+            "back in the pool, because another Machine has its name (LH14)",
+            bound("pool-1", Lease { owners_failed: 0, ..returned.clone() }),
+            Some(Action::ClearLease(server())),
+            Reason::HostReleased("another Machine has its name"),
         ),
         (
             "set aside",

@@ -5,6 +5,7 @@ mod rules;
 use rules::{EFFECTS, kind, may};
 
 use super::*;
+use crate::Streak;
 
 #[test]
 fn no_name_but_ours_is_ever_renamed_wiped_or_adopted() {
@@ -122,12 +123,14 @@ const JOB: Dimension = (2, |seen, way| {
     seen.guests = vec![Guest { busy: true, ..guest("job") }];
     seen.guests.truncate(way);
 });
-const TROUBLE: Dimension = (4, |seen, way| {
-    let trouble =
-        |tried, too_early| Some(Trouble { tried, message: "x".into(), retry_at: now(), too_early });
-    seen.trouble =
-        [None, trouble("try", false), trouble(Action::RENAME, false), trouble("try", true)][way]
-            .clone();
+const TROUBLE: Dimension = (6, |seen, way| {
+    let tried = ["", "try", Action::RENAME, Action::WIPE, Action::DELETE[0], "try"][way];
+    // Refused again and again, for longer than anybody waits; but the first and the last once.
+    let streak = Streak { tried, since: minutes_ago(45), times: 9 };
+    let streaks = if tried == "try" { vec![] } else { vec![streak] };
+    let (message, retry_at, too_early) = ("x".into(), now(), way == 5);
+    seen.trouble = Some(Trouble { tried, message, retry_at, too_early, streaks });
+    seen.trouble.take_if(|_| way == 0);
 });
 const WIPED: Dimension = (3, |seen, way| {
     let lease = the_lease(seen);
@@ -203,6 +206,10 @@ const REBOOTED: Dimension =
     (2, |seen, way| seen.object.status.bootstrap_reboot_issued = Some(way == 1));
 const IS_BOUND: Dimension = (2, |seen, way| seen.object.machine_is_bound = way == 1);
 
+const WHOSE_NAME: Dimension = (3, |seen, way| {
+    seen.name = [Name::Ours, Name::Free(None), Name::Other("there/other/1".into())][way].clone();
+});
+
 /// Looks at every state, and returns how many there were and which effects they led to.
 fn guarded(dimensions: &[Dimension]) -> (usize, BTreeSet<&'static str>) {
     let mut reached = BTreeSet::new();
@@ -229,9 +236,11 @@ fn assert_guarded(dimensions: &[Dimension], effects: &[&[&str]]) {
     assert_eq!(missed, [""; 0], "{reached:?}");
 }
 
-const CLAIMING: &[&str] = &["TakeLease", "NoteMarked", "Rename", "SetProviderId", "ClearLease"];
+const CLAIMING: &[&str] =
+    &["TakeName", "TakeLease", "NoteMarked", "Rename", "SetProviderId", "ClearLease"];
 const PREPARING: &[&str] = &["StoreCredentials", "CreateIdentity", "StartBootstrap"];
-const KEEPING: &[&str] = &["RecordBootstrap", "StartUpkeep", "StopBootstrap", "NoteHealthy"];
+const KEEPING: &[&str] =
+    &["Compare", "RecordBootstrap", "StartUpkeep", "StopBootstrap", "NoteHealthy"];
 const RECOVERING: &[&str] = &["Reboot", "Cordon", "DeleteGuest"];
 const RETURNING: &[&str] = &["NoteReleasing", "RequestWipe", "NoteWiped", "NoteQuarantined"];
 const EMPTYING: &[&str] = &["DeleteGuest", "FreeGuest", "DeleteNode"];
@@ -268,6 +277,7 @@ fn every_state_of_a_claim_guards_what_it_does_to_a_host() {
         ASIDE,
         PROVIDER_ID,
         ORDERED,
+        WHOSE_NAME,
     ];
     // A Machine that has all it needs begins to bootstrap.
     let others = ["StartBootstrap", "NoteReleasing", "RequestWipe", "NoteWiped"];
@@ -291,6 +301,7 @@ fn every_state_of_a_bootstrap_and_its_recovery_guards_what_it_does_to_a_host() {
         UPKEEP,
         TOLD,
         CREDENTIALS,
+        (2, |seen, way| the_lease(seen).marked_at = [Some(minutes_ago(9)), None][way]),
     ];
     let effects = [PREPARING, KEEPING, &["Reboot", "Rename"]];
     assert_guarded(&dimensions, &effects);
@@ -479,7 +490,13 @@ fn in_every_state_without_a_host_one_is_bought_only_for_who_asks_and_never_blind
         }),
         (2, |seen, way| {
             let retry_at = now() + Duration::from_secs(1);
-            let trouble = Trouble { tried: "try", message: "x".into(), retry_at, too_early: false };
+            let trouble = Trouble {
+                tried: "try",
+                message: "x".into(),
+                retry_at,
+                too_early: false,
+                streaks: vec![],
+            };
             seen.trouble = (way == 1).then_some(trouble);
         }),
     ];
@@ -501,7 +518,7 @@ fn in_every_state_without_a_host_one_is_bought_only_for_who_asks_and_never_blind
                 let lost = object.ordered.is_none_or(|order| order.at < minutes_ago(10));
                 assert!(free && asked && lost, "{seen:#?}");
             }
-            Some(Action::RemoveFinalizer) if object.paused.is_none() => {
+            Some(Action::RemoveFinalizer) => {
                 let pending = object.ordered.is_some_and(|order| order.at > minutes_ago(10));
                 assert!(!pending, "a rental without an owner: {seen:#?}");
             }

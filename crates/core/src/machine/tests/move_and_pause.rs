@@ -122,6 +122,12 @@ fn a_status_that_was_wiped_is_rebuilt_from_the_node_without_touching_the_host() 
     let again = with(moved, |seen| seen.object.status = told);
     let decision = effect(&again);
     assert_eq!((decision.action, decision.reason), (None, Reason::Ready));
+    // An old version of the system before us told nothing but that.
+    let old = with(prepared(), |seen| {
+        seen.node = Some(node());
+        seen.object.status.ready = Some(true);
+    });
+    assert!(is_true(&self::told(&old).conditions, "Bootstrapped"));
     // One that is being bootstrapped has a status, and its Node proves nothing.
     let bootstrapping = with(prepared(), |seen| {
         seen.node = Some(node());

@@ -58,6 +58,15 @@ fn release_rows() -> Vec<Row> {
             None,
             Reason::WaitingForJob("runners/job".into()),
         ),
+        (
+            "a job runs, and only the server id is left of what names its host (LH24)",
+            with(on_node(vec![Guest { busy: true, ..guest("job") }], true), |s| {
+                s.object.provider_id = None;
+                s.object.status.server_id = Some(SERVER.into());
+            }),
+            None,
+            Reason::WaitingForJob("runners/job".into()),
+        ),
         ("empty", on_node(vec![], true), Some(rename(NAME, &releasing)), Reason::Releasing),
         (
             "bootstrap runs",
@@ -129,9 +138,25 @@ fn wipe_rows() -> Vec<Row> {
         ),
         (
             "wiped, and a namesake's Node (LH14)",
-            with(released(wiped.clone()), |s| s.node = Some(node())),
+            with(released(wiped.clone()), |s| {
+                s.node = Some(Node { provider_id: Some("x".into()), ..node() });
+            }),
             Some(rename(&releasing_name, &in_pool)),
             Reason::Releasing,
+        ),
+        (
+            "wiped, and a Node that says nothing of its host, which may be a namesake's",
+            with(released(wiped.clone()), |s| {
+                s.node = Some(Node { provider_id: None, ..node() });
+            }),
+            Some(rename(&releasing_name, &in_pool)),
+            Reason::Releasing,
+        ),
+        (
+            "wiped, Node left, and the provider ID lost",
+            with(released(wiped.clone()), |s| s.node = Some(node())),
+            Some(Action::DeleteNode { uid: "node-1".into() }),
+            Reason::CleaningUp,
         ),
         (
             "wiped, identity left",
@@ -189,9 +214,33 @@ fn unwipeable_rows() -> Vec<Row> {
         ),
         (
             "refusing wipes for half an hour",
-            after_trouble(deleting(releasing(30))),
+            refused(Action::WIPE, 6, 30, deleting(releasing(30))),
             Some(rename(&releasing_name, &aside)),
             Reason::Quarantined("could not do it".into()),
+        ),
+        (
+            "refusing wipes, and its new name",
+            after(Action::RENAME, deleting(releasing(30))),
+            Some(rename(&releasing_name, &aside)),
+            Reason::Quarantined("could not do it".into()),
+        ),
+        (
+            "on its way for long, and one wipe failed: nobody tried meanwhile",
+            refused(Action::WIPE, 1, 40, deleting(releasing(40))),
+            Some(Action::RequestWipe { server: server(), image: None }),
+            Reason::Wiping,
+        ),
+        (
+            "on its way for long, and many wipes failed in a moment",
+            refused(Action::WIPE, 9, 29, deleting(releasing(60))),
+            Some(Action::RequestWipe { server: server(), image: None }),
+            Reason::Wiping,
+        ),
+        (
+            "on its way for long, and something else failed often",
+            refused("write the status", 9, 60, deleting(releasing(60))),
+            Some(Action::RequestWipe { server: server(), image: None }),
+            Reason::Wiping,
         ),
         (
             "locked, and not to be renamed either",
@@ -300,8 +349,19 @@ fn gone_rows() -> Vec<Row> {
     ]
 }
 
+fn trouble_of(seen: Observed) -> Trouble {
+    seen.trouble.expect("a trouble")
+}
+
 /// Hosts that go for good.
 fn terminate_rows() -> Vec<Row> {
+    let claiming = NameClass::claiming(&fresh().marker());
+    let paused_order = |seen, minutes| {
+        with(seen, |s: &mut Observed| {
+            s.object.paused = Some(Pause::Annotation);
+            s.object.ordered = Some(Ordered { at: minutes_ago(minutes), unsent: false });
+        })
+    };
     let doomed = |lease| with(deleting(bound(NAME, lease)), |s| s.object.terminate = true);
     let asked = |minutes| Lease { delete_requested_at: Some(minutes_ago(minutes)), ..ours() };
     let releasing_name = NameClass::releasing(&fresh().marker());
@@ -312,7 +372,7 @@ fn terminate_rows() -> Vec<Row> {
     let wiped =
         Lease { releasing_at: Some(now()), wiped_at: Some(now()), unwiped: false, ..asked(1) };
     let too_early =
-        Trouble { tried: "try", message: "412".into(), retry_at: now(), too_early: true };
+        Trouble { too_early: true, message: "412".into(), ..trouble_of(after_trouble(fresh())) };
     vec![
         ("to be deleted", doomed(ours()), Some(Action::NoteDelete(server())), Reason::Terminating),
         (
@@ -369,9 +429,21 @@ fn terminate_rows() -> Vec<Row> {
         ),
         (
             "not to be deleted for half an hour",
-            after_trouble(doomed(asked(30))),
+            refused(Action::DELETE[0], 6, 30, doomed(asked(30))),
             Some(rename(NAME, &NameClass::quarantined(&server()))),
             Reason::Quarantined("could not do it".into()),
+        ),
+        (
+            "not to be scheduled for deletion for half an hour",
+            refused(Action::DELETE[1], 6, 30, doomed(asked(30))),
+            Some(rename(NAME, &NameClass::quarantined(&server()))),
+            Reason::Quarantined("could not do it".into()),
+        ),
+        (
+            "to be deleted for long, and one deletion failed: nobody tried meanwhile",
+            refused(Action::DELETE[0], 1, 40, doomed(asked(40))),
+            Some(Action::DeleteServer(server())),
+            Reason::Terminating,
         ),
         (
             "ordered for it",
@@ -389,6 +461,36 @@ fn terminate_rows() -> Vec<Row> {
             None,
             Reason::Ordering,
         ),
+        (
+            "ordered a moment ago, not seen yet, and paused (G17)",
+            paused_order(deleting(fresh()), 9),
+            None,
+            Reason::Ordering,
+        ),
+        (
+            "ordered long ago, never seen, and paused",
+            paused_order(deleting(fresh()), 10),
+            Some(Action::RemoveFinalizer),
+            Reason::Released,
+        ),
+        (
+            "ordered, arrived unseen, and paused (G17)",
+            paused_order(deleting(bound(&claiming, Lease::free())), 60),
+            Some(Action::TakeLease { server: server(), version: None, used: true }),
+            Reason::Releasing,
+        ),
+        (
+            "ordered, and taken away by a person",
+            paused_order(deleting(bound(NAME, ours())), 60),
+            Some(Action::ClearLease(server())),
+            Reason::Detached,
+        ),
+        (
+            "ordered, and taken away by a person, Lease given up",
+            paused_order(deleting(bound(NAME, Lease::free())), 60),
+            Some(Action::RemoveFinalizer),
+            Reason::Detached,
+        ),
     ]
 }
 
@@ -403,6 +505,12 @@ fn strange_release_rows() -> Vec<Row> {
             deleting(bound(NAME, Lease::free())),
             Some(Action::TakeLease { server: server(), version: None, used: true }),
             Reason::Releasing,
+        ),
+        (
+            "a host of its name and of another type is not its own to wipe (LH14)",
+            with_host(deleting(bound(NAME, Lease::free())), |h| h.server_type = "M4-S".into()),
+            Some(Action::RemoveFinalizer),
+            skipped(&format!("host {SERVER} bears it, and is of type M4-S, not M2-L")),
         ),
         ("never had a host", deleting(fresh()), Some(Action::RemoveFinalizer), Reason::Released),
         (
@@ -447,7 +555,7 @@ fn strange_release_rows() -> Vec<Row> {
         (
             "moved",
             with(deleting(prepared()), |s| s.object.deleted_for_move = true),
-            Some(Action::RemoveFinalizer),
+            Some(Action::LeaveLease(server())),
             Reason::Moved,
         ),
         (

@@ -9,8 +9,31 @@ fn well(minutes: i64) -> Observed {
         seen.node = Some(node());
         seen.upkeep = Upkeep::Idle(Some(Looked { at, generation: Some(1) }));
     });
+    seen = with_lease(seen, |lease| lease.marked_at = Some(minutes_ago(60)));
     tell(&mut seen);
     seen
+}
+
+/// A Mac that the system before us made a Node, at the first sight of a new process.
+fn taken_over() -> Observed {
+    let mut seen = with_lease(well(15), |lease| lease.marked_at = None);
+    seen.upkeep = Upkeep::Idle(None);
+    seen
+}
+
+/// What follows once a comparison ended with this.
+fn compared(seen: &Observed, stamp: Option<&str>) -> Observed {
+    let ended = with(seen.clone(), |seen| {
+        seen.upkeep = Upkeep::Ended(Upkept::TakenOver(stamp.map(Into::into)));
+    });
+    with(ended.clone(), |seen| {
+        match next(&ended).action {
+            Some(Action::RecordBootstrap(status)) => seen.object.status = *status,
+            Some(Action::StopBootstrap) => {}
+            other => panic!("{other:?}"),
+        }
+        seen.upkeep = Upkeep::Idle(Some(Looked { at: now(), generation: Some(1) }));
+    })
 }
 
 /// Stores what the status would say, so that the effect itself comes next.
@@ -219,4 +242,43 @@ fn a_host_that_is_busy_with_itself_is_left_alone() {
     let busy = HostState::Changing("rebooting".into());
     let seen = with_host(well(15), |host| host.state = busy);
     assert_eq!(next(&seen).action, None);
+}
+
+#[test]
+fn a_mac_that_was_taken_over_is_left_as_it_is_until_its_configuration_changes() {
+    // DESIGN 4: it keeps what it has until its first update.
+    let compare = Some(Action::Compare(server()));
+    let first = next(&taken_over());
+    assert_eq!((first.action, first.reason), (compare.clone(), Reason::Ready));
+    let noted = compared(&taken_over(), Some("abc"));
+    let status = &noted.object.status;
+    assert_eq!(status.taken_over_stamp.as_deref(), Some("abc"));
+    let (says, word, _) = up_to_date(status);
+    assert_eq!((says.as_str(), word.as_str()), ("Unknown", "TakenOver"));
+    assert_eq!(status.tart_kubelet_binary_sha, None, "S20: nothing was applied");
+    assert_eq!(next(&noted).action, None);
+    // Each interval, each new process and each new spec compares, and nobody goes to the Mac.
+    let restarted = with(noted.clone(), |seen| seen.upkeep = Upkeep::Idle(None));
+    assert_eq!(next(&restarted).action, compare);
+    let same = compared(&restarted, Some("abc"));
+    assert_eq!(same.object.status, noted.object.status, "nothing is stored");
+    let untold = compared(&restarted, None);
+    assert_eq!(untold.object.status, noted.object.status, "what cannot be told changes nothing");
+    let changed = compared(&restarted, Some("def"));
+    assert_eq!(up_to_date(&changed.object.status).1, "Outdated");
+    assert_eq!(next(&changed).action, Some(Action::StartUpkeep(server())), "at once");
+    let done = with(changed, |seen| seen.upkeep = current("def"));
+    let status = recorded(&done);
+    assert_eq!(
+        (status.taken_over_stamp.as_deref(), up_to_date(&status).0.as_str()),
+        (None, "True")
+    );
+}
+
+#[test]
+fn a_mac_that_was_taken_over_is_brought_up_to_date_when_a_person_asks() {
+    let asked = |seen: Observed| with(seen, |seen| seen.object.update = true);
+    let start = Some(Action::StartUpkeep(server()));
+    assert_eq!(next(&asked(taken_over())).action, start);
+    assert_eq!(next(&asked(compared(&taken_over(), Some("abc")))).action, start, "at once");
 }

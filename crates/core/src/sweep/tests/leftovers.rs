@@ -163,7 +163,8 @@ fn the_lease_of_a_host_that_is_gone_is_due_when_that_was_seen_twice() {
     let mut node = with(free());
     node.belongings.insert("x".into(), Belongings { objects: false, node: Some(provider_id(1)) });
     let nowhere = with(HostLease { zone: None, ..free() });
-    let lives = with(of("macs/fleet-a/uid-of-fleet-a"));
+    let mut lives = with(of("macs/fleet-a/uid-of-fleet-a"));
+    lives.owners = Owners::new(vec![owner("fleet-a", None)]);
     for all in [listed, owned, node, nowhere, lives] {
         assert_eq!(second_look(&all, &policy()).tasks, [], "{all:?}");
     }

@@ -1,5 +1,7 @@
 //! Which host an object has, and what Scaleway says of it. Reads only.
 
+use std::cmp::Reverse;
+
 use applecart_api::ids::{ServerId, Zone};
 use applecart_api::keys::lease as key;
 use applecart_api::name_class::NameClass;
@@ -12,10 +14,10 @@ use kube::Api;
 use kube::api::ListParams;
 use tokio::time::Instant;
 
-use super::{Turn, chain};
+use super::{Turn, chain, names};
 use crate::calls::{self, ReadError};
 use crate::provider::reads::Read;
-use crate::provider::zones::{Absence, Age, Snapshot};
+use crate::provider::zones::{Absence, Age, Apart, Snapshot};
 use crate::provider::{Context, leases};
 
 /// Finds the object's host: by Lease, then status, then provider ID, then name (LH2).
@@ -24,9 +26,7 @@ pub async fn bind(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
         return read_bound(context, turn, server, lease).await;
     }
     let object = &turn.seen.object;
-    let stored = stored_server(&turn.seen);
-    let known = stored.or_else(|| object.provider_id.as_ref().map(|id| id.server.clone()));
-    if let Some(server) = known {
+    if let Some(server) = known_server(&turn.seen) {
         let lease = lease_of(context, turn, &server).await?.unwrap_or_else(Lease::free);
         return read_bound(context, turn, server, lease).await;
     }
@@ -46,7 +46,14 @@ pub async fn bind(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     };
     let ours = named_ours(&turn.seen, &candidates);
     if let [Candidate { host, lease }] = ours[..] {
-        let (server, lease) = (host.id.clone(), lease.clone());
+        let (server, mut lease) = (host.id.clone(), lease.clone());
+        // Whoever names it has more of a claim than a name (LH14).
+        if lease.holder == LeaseHolder::Nobody && host.name == turn.seen.object.name {
+            let namesakes = names::namesakes(context, turn).await?;
+            let owner = namesakes.iter().find(|other| names::servers(other).contains(&server));
+            lease.holder = owner
+                .map_or(LeaseHolder::Nobody, |owner| LeaseHolder::Other(names::display(owner)));
+        }
         return read_bound(context, turn, server, lease).await;
     }
     turn.seen.bound = if ours.is_empty() {
@@ -61,7 +68,8 @@ fn all_leases(context: &Context) -> Api<StoredLease> {
     Api::namespaced(context.client.clone(), &context.settings.namespace)
 }
 
-/// The Lease that the object holds; its status decides between two.
+/// The Lease that the object holds. Between two, its status decides, then its provider ID, then how
+/// far a claim got: one may have been taken late, after nobody heard of it (P1).
 pub async fn held_lease(
     context: &Context,
     turn: &Turn,
@@ -69,10 +77,15 @@ pub async fn held_lease(
     let uid = &turn.seen.object.uid;
     // Its status is right nearly always, and one Lease is far less to look for than all.
     let taken = || context.memory.held.known(uid.as_str());
-    if let Some(server) = stored_server(&turn.seen).or_else(taken) {
-        let lease = lease_of(context, turn, &server).await?;
-        if let Some(lease) = lease.filter(|lease| lease.holder == LeaseHolder::Us) {
-            return Ok(Some((server, lease)));
+    let known = known_server(&turn.seen);
+    if let Some(server) = known.clone().or_else(taken) {
+        match lease_of(context, turn, &server).await? {
+            Some(lease) if lease.holder == LeaseHolder::Us => return Ok(Some((server, lease))),
+            // It is free: the host that the object names is its own, whatever else it holds.
+            Some(Lease { holder: LeaseHolder::Nobody, .. }) | None if known.is_some() => {
+                return Ok(None);
+            }
+            Some(_) | None => {}
         }
     }
     let search = async {
@@ -80,11 +93,20 @@ pub async fn held_lease(
         let held = calls::read("Leases held", all_leases(context).list(&ours)).await?;
         let is_ours =
             |lease: &&StoredLease| leases::read(lease, Some(uid)).holder == LeaseHolder::Us;
-        let mut held = held.items.iter().filter(is_ours);
-        Ok(held.find_map(|lease| {
-            let server = leases::server(lease)?;
+        let held: Vec<(ServerId, &StoredLease)> = held
+            .items
+            .iter()
+            .filter(is_ours)
+            .filter_map(|lease| Some((leases::server(lease)?, lease)))
+            .collect();
+        let own = held.into_iter().max_by_key(|(server, lease)| {
+            let facts = leases::read(lease, Some(uid));
+            let marked = facts.marked_at.is_some() || facts.releasing_at.is_some();
+            (marked, Reverse(server.clone()))
+        });
+        Ok(own.map(|(server, lease)| {
             context.memory.leases.wrote(server.as_str(), Some(lease.clone()));
-            Some(server)
+            server
         }))
     };
     let found = context.memory.held.get(uid.as_str(), &turn.reading, Box::pin(search)).await?;
@@ -93,9 +115,11 @@ pub async fn held_lease(
     Ok(lease.filter(|lease| lease.holder == LeaseHolder::Us).map(|lease| (server, lease)))
 }
 
-/// The host that the status names. One that cannot be read was lost: the host is found otherwise.
-fn stored_server(seen: &Observed) -> Option<ServerId> {
-    seen.object.status.server_id.as_deref()?.parse().ok()
+/// The host that the status names, else the provider ID. An id that cannot be read was lost: the
+/// host is found otherwise.
+fn known_server(seen: &Observed) -> Option<ServerId> {
+    let stored = seen.object.status.server_id.as_deref().and_then(|id| id.parse().ok());
+    stored.or_else(|| seen.object.provider_id.as_ref().map(|id| id.server.clone()))
 }
 
 async fn lease_of(
@@ -190,9 +214,10 @@ pub async fn read_host(context: &Context, turn: &mut Turn, server: ServerId, lea
 }
 
 /// A deleted host answers 403, and so does a key without rights: gone means also absent from two
-/// complete lists, taken at different times (S10).
+/// complete lists, taken at different times; lists that show nothing at all are far apart (S10).
 async fn absent(context: &Context, zone: &Zone, server: &ServerId, said: String) -> HostRead {
-    let apart = context.settings.limits.look;
+    let limits = &context.settings.limits;
+    let apart = Apart { usual: limits.look, empty: limits.patience };
     match list(context, zone, Age::Fresh).await {
         Err(why) => HostRead::Failed(why),
         Ok(snapshot) => match context.zones.look_for(server, &snapshot, apart).await {
@@ -221,5 +246,6 @@ pub fn host(server: &Server) -> Host {
         os: server.os.as_ref().map(|os| (os.name.clone(), os.family.clone())),
         address: server.ip.map(|ip| ip.to_string()),
         has_password: server.password.is_some(),
+        changed_at: server.updated_at.or(server.created_at),
     }
 }

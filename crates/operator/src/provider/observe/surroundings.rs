@@ -5,8 +5,8 @@ use applecart_api::credential::is_told;
 use applecart_api::ids::Zone;
 use applecart_api::keys::{finalizer, label, owned};
 use applecart_core::machine::{
-    Bootstrap, Bound, Credentials, Guest, HostRead, HostState, Image, Images, Node, Observed,
-    Release, is_due,
+    Bootstrap, Bound, Credentials, Guest, HostRead, HostState, Image, Images, Name, Node, Observed,
+    Release, is_due, needs_name,
 };
 use applecart_scaleway::Os;
 use jiff::Timestamp;
@@ -16,7 +16,7 @@ use kube::{Api, Client, ResourceExt};
 use secrecy::{ExposeSecret, SecretString};
 
 use super::binding::said;
-use super::{Turn, fleet};
+use super::{Turn, fleet, names};
 use crate::calls::{self, ReadError};
 use crate::provider::Context;
 use crate::provider::leftovers::Left;
@@ -25,6 +25,9 @@ use crate::provider::memory::Kit;
 /// The Node, its Pods, the identity and the Secrets, as far as this stage looks at them.
 pub async fn read(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     turn.seen.images = images(context, turn).await;
+    if needs_name(context.clock.now(), &turn.seen, &context.settings.limits) {
+        turn.seen.name = names::holder(context, turn).await?;
+    }
     let object = &turn.seen.object;
     let parting = object.deleting_since.is_some() || is_parting(&turn.seen);
     let claimed = matches!(
@@ -172,7 +175,14 @@ async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
         Ok(Some(Kit { identity, token, stored: stored.is_some(), password }))
     };
     let kit = context.memory.kits.get(left.machine, &turn.reading, Box::pin(read)).await?;
-    let kit = kit.unwrap_or_default();
+    let mut kit = kit.unwrap_or_default();
+    // What goes with an object is its own: a namesake's is not, though it has the same name (LH14).
+    if turn.seen.object.deleting_since.is_some()
+        && (!kit.identity.is_empty() || kit.password.is_some())
+        && matches!(names::holder(context, turn).await?, Name::Other(_))
+    {
+        kit = Kit::default();
+    }
     let used = context.bootstraps.password_of(&turn.seen.object.uid);
     let is_other = |used: &SecretString| {
         kit.password.as_ref().is_some_and(|now| now.expose_secret() != used.expose_secret())

@@ -16,11 +16,11 @@ macro_rules! effects {
 }
 
 effects! {
-    AddFinalizer RemoveFinalizer WriteStatus RecordBootstrap SetProviderId BlockMove TakeLease
-    NoteMarked NoteReleasing NoteWiped NoteDelete NoteQuarantined NoteHealthy NoteMoving ClearLease
-    LeaveLease Rename RequestWipe Reboot DeleteServer ScheduleDeletion NoteOrder Create
+    AddFinalizer RemoveFinalizer WriteStatus RecordBootstrap SetProviderId BlockMove TakeName
+    TakeLease NoteMarked NoteReleasing NoteWiped NoteDelete NoteQuarantined NoteHealthy NoteMoving
+    ClearLease LeaveLease Rename RequestWipe Reboot DeleteServer ScheduleDeletion NoteOrder Create
     StoreCredentials DeleteCredentials CreateIdentity DeleteIdentity StartBootstrap StartUpkeep
-    StopBootstrap Cordon DeleteGuest FreeGuest DeleteNode
+    Compare StopBootstrap Cordon DeleteGuest FreeGuest DeleteNode
 }
 
 /// What an effect is judged by.
@@ -100,9 +100,17 @@ impl<'a> Case<'a> {
     /// The Node is that of our host.
     fn is_our_node(&self, uid: Option<&str>) -> bool {
         let Some(node) = self.seen.node.as_ref() else { return false };
-        let ours = self.seen.object.provider_id.as_ref().map(ToString::to_string);
-        let of_host = node.provider_id.is_none() || node.provider_id == ours;
-        ours.is_some() && of_host && uid.is_none_or(|uid| node.uid == uid)
+        let told = self.seen.object.provider_id.as_ref().map(ToString::to_string);
+        let of_host = match (&told, &node.provider_id, &self.seen.bound) {
+            (Some(_), None, _) => true,
+            (Some(told), Some(id), _) => told == id,
+            // Its provider ID was lost: the Lease tells whose host the Node names.
+            (None, Some(id), Bound::To { server, .. }) => {
+                self.holds() && id.ends_with(&server.to_string())
+            }
+            (None, _, _) => false,
+        };
+        of_host && uid.is_none_or(|uid| node.uid == uid)
     }
 
     /// A Mac is emptied: its Machine goes, or it gives up a host on which it never was anything.
@@ -127,7 +135,13 @@ impl<'a> Case<'a> {
     fn is_left(&self) -> bool {
         let object = &self.seen.object;
         let nameless = object.status.server_id.is_none() && object.provider_id.is_none();
-        !self.living && (object.deleted_for_move || (object.paused.is_some() && nameless))
+        // G17: what was ordered, and nobody saw arrive, no person detached.
+        let arrived = match &self.seen.bound {
+            Bound::NotRead(held) => held.is_some(),
+            _ => self.host.is_some_and(|host| host.name == object.name),
+        };
+        let detached = nameless && (object.ordered.is_none() || arrived);
+        !self.living && (object.deleted_for_move || (object.paused.is_some() && detached))
     }
 }
 
@@ -143,6 +157,10 @@ pub fn may(seen: &Observed, action: &Action) -> bool {
             case.may_act() && case.holds() && may_change(&case, action)
         }
         Action::NoteOrder | Action::Create { .. } => may_order(&case, action),
+        // LH14: nobody else has the name.
+        Action::TakeName { .. } => {
+            case.living && case.may_act() && matches!(seen.name, Name::Free(_))
+        }
         Action::TakeLease { .. }
         | Action::NoteMarked(_)
         | Action::NoteReleasing { .. }
@@ -169,6 +187,7 @@ pub fn may(seen: &Observed, action: &Action) -> bool {
         | Action::DeleteIdentity(_)
         | Action::StartBootstrap(_)
         | Action::StartUpkeep(_)
+        | Action::Compare(_)
         | Action::StopBootstrap => may_prepare(&case, action),
     }
 }
@@ -221,10 +240,12 @@ fn may_rename(case: &Case<'_>, lease: &Lease, host: &Host, to: &str) -> bool {
         NameClass::Releasing(marker) => {
             let given_up = seen.failures() >= 8 && !seen.is_provisioned();
             let ours = case.is_one_of(&[Release::NotBegun]) && (living || !lease.quarantined);
-            marker == seen.marker()
-                && ours
-                && (!living || (given_up && case.has_claimed()))
-                && !busy
+            // LH14: another has its name, so it never gets as far as that.
+            let outdone = matches!(seen.name, Name::Other(_)) && !case.has_claimed();
+            let goes = !living
+                || (given_up && case.has_claimed())
+                || (outdone && seen.object.ordered.is_none());
+            marker == seen.marker() && ours && goes && !busy
         }
         NameClass::Quarantined => case.has() && (lease.is_wiped() || stuck),
         NameClass::Other(name) => {
@@ -295,6 +316,9 @@ fn may_lease(case: &Case<'_>, action: &Action) -> bool {
 }
 
 fn may_clear(case: &Case<'_>) -> bool {
+    if case.is_left() {
+        return !case.seen.object.deleted_for_move;
+    }
     if case.is_one_of(&[Release::NotBegun]) {
         return !case.living && (case.is_quarantined() || case.has_no_way());
     }
@@ -303,7 +327,7 @@ fn may_clear(case: &Case<'_>) -> bool {
         return going || case.is_quarantined();
     }
     let elsewhere = [Release::InPool, Release::Quarantined, Release::NotOurs];
-    case.is_gone() || case.is_left() || case.is_one_of(&elsewhere)
+    case.is_gone() || case.is_one_of(&elsewhere)
 }
 
 fn may_empty(case: &Case<'_>, action: &Action) -> bool {
@@ -400,6 +424,10 @@ fn may_prepare(case: &Case<'_>, action: &Action) -> bool {
         Action::StartUpkeep(_) => {
             let well = is_true(&object.status.conditions, "Bootstrapped");
             works && own && up && idle && well && matches!(seen.upkeep, Upkeep::Idle(_))
+        }
+        Action::Compare(_) => {
+            let unmarked = case.lease.is_some_and(|lease| lease.marked_at.is_none());
+            works && own && unmarked && matches!(seen.upkeep, Upkeep::Idle(_))
         }
         Action::StopBootstrap => !idle || !matches!(seen.upkeep, Upkeep::Idle(_)),
         // The password of a host that we keep stays.

@@ -1,0 +1,324 @@
+//! Whose a host is, where two could think that it is theirs: the real provider in a simulated
+//! world, under virtual time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use applecart_api::clock::Clock;
+use applecart_api::ids::ServerId;
+use applecart_api::keys::{annotation, lease};
+use applecart_mac::paths;
+use applecart_sim::faults::{Class, Fault, Faults, Plan, Process};
+use applecart_sim::mac::SimMac;
+use applecart_sim::oracle::Safety;
+use applecart_sim::scaleway::{Answer, HostView, Operation, Rule, Verdict};
+use applecart_sim::world::{FLEET, Install, NAMESPACE, POOL_PREFIX, World, WorldSettings};
+use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+const MACHINES: &str = "scalewayapplesiliconmachines.infrastructure.cluster.x-k8s.io";
+const MAC: (&str, &str, &str) =
+    ("infrastructure.cluster.x-k8s.io", "v1alpha1", "ScalewayAppleSiliconMachine");
+const MACHINE: (&str, &str, &str) = ("cluster.x-k8s.io", "v1beta2", "Machine");
+const DEPLOYMENT: (&str, &str, &str) = ("cluster.x-k8s.io", "v1beta2", "MachineDeployment");
+
+fn world(hosts: usize, machines: u32, faults: Option<Arc<Faults>>) -> World {
+    let start = Instant::now();
+    let beginning: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+    World::new(WorldSettings {
+        hosts,
+        machines,
+        runners: 0,
+        speed: 1.0,
+        seed: 1,
+        clock: Clock::new(move || beginning + start.elapsed()),
+        authority: None,
+        api_url: "https://kubernetes.default.svc".to_owned(),
+        ssh_latency: Duration::from_millis(100),
+        foreign: false,
+        jobs: false,
+        roles: &[],
+        providers: 1,
+        deployments: false,
+        faults,
+    })
+}
+
+/// Runs `test` beside the world.
+async fn during(world: &World, test: impl Future<Output = ()>) {
+    world.apply().await.expect("what a person applies is taken");
+    tokio::select! {
+        biased;
+        () = test => {}
+        () = world.run() => unreachable!("it runs until dropped"),
+    }
+}
+
+/// Waits for a level, in the world's time.
+async fn until(world: &World, what: &str, level: impl Fn() -> bool) {
+    let waited = tokio::time::timeout(Duration::from_hours(6), async {
+        while !level() {
+            sleep(Duration::from_secs(1)).await;
+        }
+    });
+    let told = || world.api().objects(MACHINES).iter().map(ToString::to_string).collect::<String>();
+    waited.await.unwrap_or_else(|_| panic!("{what} did not come about: {}", told()));
+}
+
+fn api(world: &World, (group, version, kind): (&str, &str, &str)) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    Api::namespaced_with(world.client(), NAMESPACE, &resource)
+}
+
+async fn patch(world: &World, of: (&str, &str, &str), name: &str, change: Value) {
+    let patched = api(world, of).patch(name, &PatchParams::default(), &Patch::Merge(&change));
+    patched.await.expect("a patch");
+}
+
+async fn scale(world: &World, replicas: u32) {
+    patch(world, DEPLOYMENT, FLEET, json!({"spec": {"replicas": replicas}})).await;
+}
+
+fn machines(world: &World) -> Vec<Arc<Value>> {
+    world.api().objects(MACHINES)
+}
+
+fn machine(world: &World) -> Value {
+    machines(world).first().map_or(Value::Null, |object| (**object).clone())
+}
+
+fn name(object: &Value) -> String {
+    object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What a condition of the one Machine says: status and reason.
+fn says(world: &World, condition: &str) -> (String, String) {
+    let conditions = machine(world)["status"]["conditions"].clone();
+    let found = conditions.as_array().into_iter().flatten().find(|c| c["type"] == condition);
+    let text = |field: &str| found.and_then(|c| c[field].as_str()).unwrap_or_default().to_owned();
+    (text("status"), text("reason"))
+}
+
+/// The host of the one Machine, once that is Ready.
+async fn ready(world: &World) -> HostView {
+    until(world, "a Mac that is Ready", || says(world, "Ready").0 == "True").await;
+    let hosts = world.scaleway().hosts();
+    let owner = name(&machine(world));
+    hosts.into_iter().find(|host| host.name == owner).expect("its host has its name")
+}
+
+async fn gone(world: &World) {
+    until(world, "the Machine gone", || machines(world).is_empty()).await;
+}
+
+fn fact(world: &World, id: &ServerId, fact: &str) -> Value {
+    let leases = world.api().objects("leases.coordination.k8s.io");
+    let of_host = leases.iter().find(|object| object["metadata"]["name"] == lease::name(id));
+    of_host.map_or(Value::Null, |object| object["metadata"]["annotations"][fact].clone())
+}
+
+fn host(world: &World, id: &ServerId) -> HostView {
+    world.scaleway().host(id).expect("the host is there")
+}
+
+/// What became of one release beside Machines that wait.
+struct Interleaved {
+    /// Effects there were while the first Machine went.
+    effects: usize,
+    violation: Option<String>,
+}
+
+/// A Machine gives the only host of its pool back, and others wait for it, wide awake. `fault`
+/// meets the effect of this number, counted from the deletion on.
+async fn interleave(at: usize, fault: Fault) -> Interleaved {
+    let (armed, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+    let (is_armed, counted) = (armed.clone(), count.clone());
+    let faults = Faults::new(Plan::Chosen(Box::new(move |ahead| {
+        if !is_armed.load(Ordering::Relaxed) || ahead.class != Class::Effect {
+            return None;
+        }
+        (counted.fetch_add(1, Ordering::Relaxed) == at).then_some(fault)
+    })));
+    let world = world(1, 1, Some(faults.clone()));
+    let safety = Safety::new(world.sight().clone());
+    faults.ask_after_effects(Box::new(move |step| safety.check(step)));
+    during(&world, async {
+        let host = ready(&world).await;
+        let first = name(&machine(&world));
+        scale(&world, 2).await;
+        until(&world, "another Machine", || machines(&world).len() == 2).await;
+        armed.store(true, Ordering::Relaxed);
+        api(&world, MACHINE).delete(&first, &DeleteParams::default()).await.expect("a delete");
+        let mut touched = 0;
+        while machines(&world).iter().any(|object| name(object) == first) {
+            // Whoever waits looks again, each second.
+            touched += 1;
+            for other in machines(&world).iter().map(|object| name(object)) {
+                let change = json!({"metadata": {"annotations": {"touched": touched.to_string()}}});
+                let merge = Patch::Merge(&change);
+                let _ = api(&world, MAC).patch(&other, &PatchParams::default(), &merge).await;
+            }
+            sleep(Duration::from_secs(1)).await;
+        }
+        armed.store(false, Ordering::Relaxed);
+        let is_ready = |object: &Arc<Value>| object["status"]["ready"] == true;
+        until(&world, "the next owner", || machines(&world).iter().any(is_ready)).await;
+        let wipes = world.scaleway().wipes(&host.id);
+        assert!((1..=2).contains(&wipes), "wiped {wipes} times, with {fault:?} at {at}");
+    })
+    .await;
+    let violation = faults.violation().map(|(_, violated)| violated);
+    Interleaved { effects: count.load(Ordering::Relaxed), violation }
+}
+
+#[tokio::test(start_paused = true)]
+async fn adopt_and_release_cannot_interleave_into_a_wipe_of_a_live_host() {
+    // P22, LH1, seed 004
+    for fault in [Fault::Slow, Fault::Late] {
+        let mut at = 0;
+        loop {
+            let Interleaved { effects, violation } = interleave(at, fault).await;
+            assert_eq!(violation, None, "{fault:?} at effect {at}");
+            if effects <= at {
+                break;
+            }
+            at += 1;
+        }
+        assert!(at > 10, "a release has more effects than {at}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_only_its_name_ties_to_its_machine_comes_back_wiped() {
+    // LH2: Lease, status and provider ID are gone, and then the Machine goes.
+    let world = world(1, 1, None);
+    during(&world, async {
+        let claimed = ready(&world).await;
+        world.stop(&Process::Provider);
+        let leases: Api<Lease> = Api::namespaced(world.client(), NAMESPACE);
+        let all = DeleteParams::default();
+        leases.delete(&lease::name(&claimed.id), &all).await.expect("a delete");
+        let lost = json!({"status": {"serverID": null}});
+        let (how, lost) = (PatchParams::default(), Patch::Merge(&lost));
+        api(&world, MAC).patch_status(&claimed.name, &how, &lost).await.expect("a patch");
+        patch(&world, MAC, &claimed.name, json!({"spec": {"providerID": null}})).await;
+        scale(&world, 0).await;
+        sleep(Duration::from_mins(1)).await;
+        world.start_again(&Process::Provider);
+        gone(&world).await;
+        let is_back = || host(&world, &claimed.id).name.starts_with(POOL_PREFIX);
+        until(&world, "the host in its pool", is_back).await;
+        assert_eq!(world.scaleway().wipes(&claimed.id), 1);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_is_marked_only_right_after_it_was_read() {
+    // DESIGN 3: a mark that lands later than others wait for is one that nobody waited for.
+    for (seconds, claims) in [(2, true), (4, false)] {
+        let world = world(1, 0, None);
+        during(&world, async {
+            let slow = Verdict::Delay(Duration::from_secs(seconds));
+            world.scaleway().add_rule(Rule::next(Operation::GetServer, slow).for_ever());
+            scale(&world, 1).await;
+            sleep(Duration::from_mins(5)).await;
+            let hosts = world.scaleway().hosts();
+            let taken = hosts.iter().any(|host| !host.name.starts_with(POOL_PREFIX));
+            assert_eq!(taken, claims, "a read takes {seconds} s");
+            world.scaleway().clear_rules();
+            ready(&world).await;
+        })
+        .await;
+    }
+}
+
+fn mac_of(world: &World, host: &HostView) -> SimMac {
+    world.mac(&host.id).expect("a Mac")
+}
+
+/// Makes the one Machine look as if the system before us had made it Ready.
+async fn hand_over(world: &World, claimed: &HostView) {
+    world.stop(&Process::Provider);
+    let leases: Api<Lease> = Api::namespaced(world.client(), NAMESPACE);
+    let name = lease::name(&claimed.id);
+    leases.delete(&name, &DeleteParams::default()).await.expect("a delete");
+    let mut conditions = machine(world)["status"]["conditions"].clone();
+    conditions.as_array_mut().expect("conditions").retain(|c| c["type"] != "UpToDate");
+    let change = json!({"status": {
+        "conditions": conditions, "tartKubeletBinarySHA": "of the system before us",
+    }});
+    let (how, change) = (PatchParams::default(), Patch::Merge(&change));
+    api(world, MAC).patch_status(&claimed.name, &how, &change).await.expect("a patch");
+    mac_of(world, claimed).put_file(paths::PF_CONF, "# as the system before us wrote it\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mac_that_is_taken_over_is_not_touched_until_its_configuration_changes() {
+    // DESIGN 4: a host taken over keeps what it has until its first update.
+    for asked in [false, true] {
+        let world = world(1, 1, None);
+        during(&world, async {
+            let claimed = ready(&world).await;
+            hand_over(&world, &claimed).await;
+            let mac = mac_of(&world, &claimed);
+            let (before, wipes) = (mac.call_counts(), world.scaleway().wipes(&claimed.id));
+            let calls = world.scaleway().calls();
+            world.start_again(&Process::Provider);
+            let told = || says(&world, "UpToDate") == ("Unknown".into(), "TakenOver".into());
+            until(&world, "the take-over told", told).await;
+            sleep(Duration::from_hours(3)).await;
+            assert_eq!(mac.call_counts(), before, "somebody went to the Mac");
+            let renames = Operation::UpdateServer.label();
+            assert_eq!(world.scaleway().calls().get(renames), calls.get(renames));
+            assert_eq!((host(&world, &claimed.id).name, wipes), (claimed.name.clone(), 0));
+            assert!(told(), "each process finds the same");
+            let status = machine(&world)["status"].clone();
+            assert_eq!(status["tartKubeletBinarySHA"], "of the system before us");
+            assert_eq!(says(&world, "Ready").0, "True");
+            if asked {
+                let change = json!({"metadata": {"annotations": {annotation::UPDATE: ""}}});
+                patch(&world, MAC, &claimed.name, change).await;
+            } else {
+                world.install(Install { agent: "a newer agent", ..Install::default() });
+            }
+            until(&world, "the update", || says(&world, "UpToDate").0 == "True").await;
+            let (rules, ..) = mac.file(paths::PF_CONF).expect("a file");
+            assert!(String::from_utf8_lossy(&rules).contains("tuist.runners"));
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_was_set_aside_is_adopted_again_once_a_person_wiped_and_renamed_it() {
+    // V5
+    let world = world(1, 1, None);
+    world.install(Install { sweep_interval: Duration::from_mins(1), ..Install::default() });
+    during(&world, async {
+        let claimed = ready(&world).await;
+        let locked = Answer::error("locked").expect("a typed error");
+        let refused = Rule::next(Operation::ReinstallServer, Verdict::FailBefore(locked));
+        world.scaleway().add_rule(refused.for_ever());
+        scale(&world, 0).await;
+        gone(&world).await;
+        assert_eq!(host(&world, &claimed.id).name, format!("tuist-quarantine-{}", claimed.id));
+        assert_eq!(fact(&world, &claimed.id, lease::UNWIPED), "true");
+        world.scaleway().clear_rules();
+        let person = world.scaleway().client();
+        person.reinstall(&claimed.zone, &claimed.id, None).await.expect("a wipe");
+        let noted = || fact(&world, &claimed.id, lease::UNWIPED) == "false";
+        until(&world, "the wipe noted", noted).await;
+        let well = || host(&world, &claimed.id).status.as_str() == "ready";
+        until(&world, "the host well", well).await;
+        world.scaleway().rename_host(&claimed.id, &format!("{POOL_PREFIX}mended"));
+        scale(&world, 1).await;
+        assert_eq!(ready(&world).await.id, claimed.id);
+    })
+    .await;
+}
