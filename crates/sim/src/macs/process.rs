@@ -1,31 +1,27 @@
-//! The real agent of a Mac: started and stopped by the model's launchd, kept alive by it.
+//! A real process of a Mac's launchd, the agent's or a daemon's: started, stopped and kept alive as
+//! the model says.
 
 use std::time::Duration;
 
-use applecart_mac::paths;
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::process::Child;
+use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
-use super::sandbox::Sandbox;
-use super::{MacsError, MacsSettings};
-use crate::mac::AgentStart;
+use super::MacsError;
 
 /// How long after its last start a process that ended is started again.
 const THROTTLE: Duration = Duration::from_secs(10);
 
-/// Where an agent of this machine's is in every Mac.
-const GIVEN: &str = "/.applecart/tools/agent";
-
-/// One Mac's agent.
+/// A job's process.
 #[derive(Debug, Default)]
-pub(super) struct Agent {
+pub(super) struct Process {
+    /// Its number as the model tells it, and what it is here.
     process: Option<(u32, Child)>,
     started: Option<Instant>,
     again_at: Option<Instant>,
 }
 
-/// What happened to an agent.
+/// What happened to a process.
 pub(super) enum Change {
     /// Its process, of this number, ended by itself.
     Ended(u32),
@@ -33,21 +29,12 @@ pub(super) enum Change {
     Again,
 }
 
-impl Agent {
-    /// Starts it as its job says.
-    pub(super) fn start(
-        &mut self,
-        sandbox: &Sandbox,
-        settings: &MacsSettings,
-        start: &AgentStart,
-    ) -> Result<(), MacsError> {
+impl Process {
+    /// Starts it, whatever it was before.
+    pub(super) fn start(&mut self, pid: u32, mut program: Command) -> Result<(), MacsError> {
         self.stop();
-        let program = if settings.agent.is_some() { GIVEN } else { paths::AGENT };
-        let mut words = vec![program.to_owned()];
-        words.extend_from_slice(&start.args);
-        let spawned = sandbox.program(&words, &start.environment).spawn();
-        let child = spawned.map_err(MacsError::machine("starting a Mac's agent"))?;
-        self.process = Some((start.pid, child));
+        let child = program.spawn().map_err(MacsError::machine("starting a Mac's daemon"))?;
+        self.process = Some((pid, child));
         self.started = Some(Instant::now());
         self.again_at = None;
         Ok(())
