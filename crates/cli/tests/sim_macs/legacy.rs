@@ -163,7 +163,7 @@ fn only_looks(command: &Command) -> bool {
 async fn cut_and_converge(macs: &Macs, host: &Server, at: usize) -> Option<String> {
     let name = format!("cut-{at}");
     let key = "tskey-auth-canary";
-    let desired = macs.in_tailnet(macs.desired_of(host, &name), &["tag:ci"], key);
+    let desired = macs.in_tailnet(&macs.desired_of(host, &name), &["tag:ci"], key);
     let session = macs.dial_to(&macs.target_of(host)).await;
     let effects = AtomicUsize::new(0);
     let cut = CutAfter { mac: &*session.mac, effects, at, what: Mutex::default() };

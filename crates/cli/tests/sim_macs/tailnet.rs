@@ -16,7 +16,7 @@ fn done(report: &Report, step: Step) -> &Done {
 }
 
 async fn in_tailnet(macs: &Macs, tags: &[&str]) -> HostConfig {
-    macs.in_tailnet(macs.desired("mac-tail").await, tags, KEY)
+    macs.in_tailnet(&macs.desired("mac-tail").await, tags, KEY)
 }
 
 #[tokio::test]

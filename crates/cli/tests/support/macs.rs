@@ -5,8 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -28,23 +27,24 @@ const WITHIN: Duration = Duration::from_mins(1);
 /// Says what it exports, and lives.
 const EXPORTER: &str = "#!/bin/sh\necho \"exports $*\"\nexec sleep 86400\n";
 
+/// How often a watch looks.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
 /// Looks at every command line of this machine, and of the Macs on it, again and again.
 pub struct Watch {
-    stop: Arc<AtomicBool>,
+    stop: Sender<()>,
     looking: JoinHandle<BTreeSet<Vec<u8>>>,
 }
 
 impl Watch {
     pub fn start() -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = stop.clone();
+        let (stop, stopped) = channel();
         let looking = std::thread::spawn(move || {
             let mut seen = BTreeSet::new();
-            while !stopped.load(Ordering::SeqCst) {
+            while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
                 let processes = std::fs::read_dir("/proc").expect("processes").flatten();
                 let lines = processes.map(|entry| std::fs::read(entry.path().join("cmdline")));
                 seen.extend(lines.flatten().filter(|line| !line.is_empty()));
-                std::thread::sleep(Duration::from_millis(5));
             }
             seen
         });
@@ -53,7 +53,7 @@ impl Watch {
 
     /// Every command line that was seen.
     pub fn lines(self) -> BTreeSet<Vec<u8>> {
-        self.stop.store(true, Ordering::SeqCst);
+        drop(self.stop);
         self.looking.join().expect("it looked")
     }
 
@@ -252,7 +252,7 @@ impl Macs {
     }
 
     /// The same in a tailnet, with these tags and by this key, with figures.
-    pub fn in_tailnet(&self, plain: HostConfig, tags: &[&str], key: &str) -> HostConfig {
+    pub fn in_tailnet(&self, plain: &HostConfig, tags: &[&str], key: &str) -> HostConfig {
         let archive = self.folder.path().join("tailscale.tar.gz");
         if !archive.exists() {
             let mut made = Command::new(env!("CARGO_BIN_EXE_applecart"));

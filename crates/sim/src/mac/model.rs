@@ -41,6 +41,14 @@ pub(super) enum Notice {
     Daemon(DaemonChange),
 }
 
+/// What is free on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Enough,
+    /// Not for a byte more.
+    Nothing,
+}
+
 /// What GitHub takes from a runner that registers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Github {
@@ -85,8 +93,8 @@ pub(super) struct Model {
     pub(super) github: Github,
     /// How every `pgrep` ends, and what it complains about, while something is wrong with it.
     pub(super) pgrep_trouble: Option<(i32, String)>,
-    /// Whether there is no room for a byte more. A disk of this machine's is filled there.
-    pub(super) disk_full: bool,
+    /// A disk of this machine's is filled there, not here.
+    pub(super) room: Room,
     /// Which revision of an inode the kernel has verified.
     verified: BTreeMap<u64, u64>,
     pub(super) notices: Vec<Notice>,
@@ -141,7 +149,7 @@ impl Model {
             tailnet: None,
             github: Github::default(),
             pgrep_trouble: None,
-            disk_full: false,
+            room: Room::Enough,
             verified: BTreeMap::new(),
             notices: Vec::new(),
             leftovers: Vec::new(),
@@ -173,7 +181,7 @@ impl Model {
 
     /// Refuses a write that there is no room for.
     pub(super) fn needs_room(&self, doing: &str) -> Result<(), MacError> {
-        if !self.disk_full {
+        if self.room == Room::Enough {
             return Ok(());
         }
         let (doing, stderr) = (doing.to_owned(), NO_ROOM.to_owned());
@@ -277,7 +285,8 @@ impl Model {
         let pid = self.launchd.new_pid();
         let Some(job) = self.launchd.job(domain, label) else { return };
         let definition = job.definition.clone();
-        if !definition.arguments.first().is_some_and(|path| self.files.stat(path).is_some()) {
+        let program = definition.arguments.first();
+        if program.is_none_or(|path| self.files.stat(path).is_none()) {
             return;
         }
         if let Some(job) = self.launchd.job(domain, label) {

@@ -9,7 +9,7 @@ use applecart_mac::{MacError, Output};
 
 use super::files::Files;
 use super::launchd::Domain;
-use super::model::LOCKED_AFTER_TRIES;
+use super::model::{LOCKED_AFTER_TRIES, Room};
 use super::{SimMac, tools};
 
 /// How long a tool may take, as long as the longest that any step waits for one.
@@ -156,7 +156,7 @@ impl SimMac {
 
     /// Leaves no room on the disk, or as much as before. For a Mac whose files are in memory.
     pub fn set_disk_full(&self, full: bool) {
-        self.lock().model.disk_full = full;
+        self.lock().model.room = if full { Room::Nothing } else { Room::Enough };
     }
 
     /// Gives the account another password, which nobody is told.

@@ -403,12 +403,11 @@ impl Pf {
                     let below = self.attached(scope, name);
                     below.into_iter().any(|below| self.evaluate(below, packet, passes))
                 }
-                Line::Anchor(..) => false,
                 Line::Rule(rule) if self.matches(rule, scope, packet) => {
                     *passes = rule.pass;
                     rule.quick
                 }
-                Line::Rule(_) => false,
+                Line::Anchor(..) | Line::Rule(_) => false,
             };
             if decided {
                 return true;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::launchd::Domain;
-use super::model::{Model, NO_ROOM};
+use super::model::{Model, NO_ROOM, Room};
 use super::tools::{fail, ok};
 
 /// How often a password may be tried in a boot; the real script says the same.
@@ -14,7 +14,7 @@ const TRIES: usize = 2;
 /// Runs a script with its arguments and what is left of stdin.
 pub(super) fn run(mac: &mut Model, script: Script, arguments: &[String], stdin: &Bytes) -> Output {
     // Every other one writes something.
-    if mac.disk_full && !scripts::LOOKS.contains(&script) {
+    if mac.room == Room::Nothing && !scripts::LOOKS.contains(&script) {
         return fail(1, NO_ROOM);
     }
     match arguments {

@@ -16,7 +16,7 @@ const THROTTLE: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(super) struct Process {
     /// Its number as the model tells it, and what it is here.
-    process: Option<(u32, Child)>,
+    running: Option<(u32, Child)>,
     started: Option<Instant>,
     again_at: Option<Instant>,
 }
@@ -34,7 +34,7 @@ impl Process {
     pub(super) fn start(&mut self, pid: u32, mut program: Command) -> Result<(), MacsError> {
         self.stop();
         let child = program.spawn().map_err(MacsError::machine("starting a Mac's daemon"))?;
-        self.process = Some((pid, child));
+        self.running = Some((pid, child));
         self.started = Some(Instant::now());
         self.again_at = None;
         Ok(())
@@ -43,7 +43,7 @@ impl Process {
     /// Ends it, if it runs; it is not started again by itself.
     pub(super) fn stop(&mut self) {
         self.again_at = None;
-        if let Some((_, child)) = self.process.take()
+        if let Some((_, child)) = self.running.take()
             && let Some(pid) = pid(&child)
         {
             let _ = kill_process(pid, Signal::TERM);
@@ -52,17 +52,17 @@ impl Process {
 
     /// Kills it as a person might: it is started again.
     pub(super) fn kill(&mut self) {
-        if let Some(pid) = self.process.as_ref().and_then(|(_, child)| pid(child)) {
+        if let Some(pid) = self.running.as_ref().and_then(|(_, child)| pid(child)) {
             let _ = kill_process(pid, Signal::KILL);
         }
     }
 
     /// Waits for whatever happens to it next.
     pub(super) async fn next(&mut self) -> Change {
-        if let Some((pid, child)) = &mut self.process {
+        if let Some((pid, child)) = &mut self.running {
             let _ = child.wait().await;
             let pid = *pid;
-            self.process = None;
+            self.running = None;
             self.again_at = self.started.map(|started| started + THROTTLE);
             return Change::Ended(pid);
         }

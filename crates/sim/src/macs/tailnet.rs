@@ -6,8 +6,6 @@ use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::thread::sleep;
-use std::time::Duration;
 
 use super::tart::pack;
 
@@ -15,11 +13,11 @@ use super::tart::pack;
 pub(super) const COMMAND: &str = "tailscale-stand-in";
 pub(super) const DAEMON: &str = "tailscaled-stand-in";
 
-/// How long the daemon takes to listen: whoever does not wait for it finds nobody (B7).
-const LISTENS_AFTER: Duration = Duration::from_secs(1);
+/// The daemon takes a moment to listen: whoever does not wait for it finds nobody (B7).
+const LATE: &str = "echo 'tailscaled starts'\nsleep 1";
 
-/// How long a join takes: long enough for a look at what runs meanwhile.
-const JOIN_TAKES: Duration = Duration::from_millis(500);
+/// A join takes a moment: long enough for a look at what runs meanwhile.
+const SLOW: &str = "if [ \"$2\" = up ]; then sleep 0.5; fi";
 
 /// What a key that the tailnet takes begins with.
 const KEYS: &str = "tskey-auth-";
@@ -29,11 +27,12 @@ const ADDRESS: &str = "100.100.1.2";
 
 /// Writes an archive with both to `file`, in a folder as their makers pack them. Same bytes always.
 pub fn archive(file: &Path) -> io::Result<()> {
-    let start =
-        |name| format!("#!/bin/sh\nexec /.applecart/tools/tool sim mac-tool {name} \"$@\"\n");
+    let start = |first, name| {
+        format!("#!/bin/sh\n{first}\nexec /.applecart/tools/tool sim mac-tool {name} \"$@\"\n")
+    };
     let folder = "tailscale_1.0.0_arm64";
     let (command, daemon) = (format!("{folder}/tailscale"), format!("{folder}/tailscaled"));
-    pack(file, &[(&command, &start(COMMAND)), (&daemon, &start(DAEMON))])
+    pack(file, &[(&command, &start(SLOW, COMMAND)), (&daemon, &start(LATE, DAEMON))])
 }
 
 /// The value of `--name=value`.
@@ -47,8 +46,6 @@ pub(super) fn daemon(arguments: &[String]) -> io::Result<i32> {
         eprintln!("tailscaled: --state and --socket are needed");
         return Ok(1);
     };
-    println!("tailscaled starts");
-    sleep(LISTENS_AFTER);
     // That of a process that was killed is in the way.
     let _ = fs::remove_file(socket);
     let listener = UnixListener::bind(socket)?;
@@ -58,7 +55,6 @@ pub(super) fn daemon(arguments: &[String]) -> io::Result<i32> {
         BufReader::new(&stream).read_line(&mut line)?;
         let answer = match line.trim_end().split_once(' ') {
             Some(("up", joined)) => {
-                sleep(JOIN_TAKES);
                 fs::write(state, joined)?;
                 "ok".to_owned()
             }
