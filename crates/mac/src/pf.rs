@@ -225,7 +225,7 @@ mod tests {
             assert_eq!(count(vendor), 1, "{vendor} in {text}");
         }
         assert_eq!(text.matches("load anchor \"tuist.runners\"").count(), 1);
-        assert!(!text.contains("table <"), "{text}");
+        assert!(!text.contains("table <") && !text.contains("-anchor \"tuist"), "{text}");
         assert!(text.ends_with(BLOCK));
         assert_eq!(with_block(text), text, "idempotent");
     }
