@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use applecart_mac::{
     Answer, Command, Dial, File, HostConfig, Input, Mac, Output, Payload, Report, Session, Ssh,
-    Target, bootstrap,
+    Target, bootstrap, reading, sent_line, writing,
 };
 use bytes::Bytes;
 use clap::Parser;
@@ -53,9 +53,14 @@ impl<'a> Counted<'a> {
         Self { mac, dials, calls: zero(), sent: zero(), received: zero() }
     }
 
-    fn send(&self, bytes: usize) {
+    /// Counts what goes out for a command: its whole line, and what it reads.
+    fn send(&self, command: &Command) {
+        let input = match &command.stdin {
+            Input::Hidden(bytes) => bytes.expose().len() as u64,
+            Input::Payload(payload) => payload.size_bytes(),
+        };
         self.calls.fetch_add(1, Ordering::Relaxed);
-        self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.sent.fetch_add(sent_line(command).len() as u64 + input, Ordering::Relaxed);
     }
 
     fn receive(&self, bytes: usize) {
@@ -76,7 +81,7 @@ impl<'a> Counted<'a> {
 
 impl Mac for Counted<'_> {
     fn read<'a>(&'a self, path: &'a str) -> Answer<'a, Option<Bytes>> {
-        self.send(path.len());
+        self.send(&reading(path));
         Box::pin(async move {
             let content = self.mac.read(path).await?;
             self.receive(content.as_ref().map_or(0, Bytes::len));
@@ -85,16 +90,12 @@ impl Mac for Counted<'_> {
     }
 
     fn write<'a>(&'a self, file: &'a File) -> Answer<'a, ()> {
-        self.send(file.path.len() + file.content.expose().len());
+        self.send(&writing(file));
         self.mac.write(file)
     }
 
     fn run<'a>(&'a self, command: &'a Command) -> Answer<'a, Output> {
-        let input = match &command.stdin {
-            Input::Hidden(bytes) => bytes.expose().len(),
-            Input::Payload(payload) => usize::try_from(payload.size_bytes()).unwrap_or(usize::MAX),
-        };
-        self.send(command.line().len() + input);
+        self.send(command);
         Box::pin(async move {
             let output = self.mac.run(command).await?;
             self.receive(output.stdout.len() + output.stderr.len());

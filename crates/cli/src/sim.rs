@@ -60,6 +60,12 @@ enum World {
         /// Where to write it, such as tart.tar.gz.
         file: PathBuf,
     },
+    /// Writes an archive with the stand-ins for Tailscale's command and daemon, for a bootstrap of a
+    /// simulated Mac to unpack.
+    TailscaleArchive {
+        /// Where to write it, such as tailscale.tar.gz.
+        file: PathBuf,
+    },
     /// What a simulated Mac's tools are.
     #[command(hide = true)]
     MacTool {
@@ -134,6 +140,8 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         World::Scaleway(args) => scaleway(args).await,
         World::Macs(args) => macs::run(args).await,
         World::TartArchive { version, file } => applecart_sim::macs::archive(&version, &file)
+            .with_context(|| format!("cannot write {}", file.display())),
+        World::TailscaleArchive { file } => applecart_sim::macs::tailscale_archive(&file)
             .with_context(|| format!("cannot write {}", file.display())),
         World::MacTool { name, arguments } => {
             std::process::exit(applecart_sim::macs::run_tool(&name, &arguments))

@@ -8,6 +8,8 @@ mod legacy;
 mod prepare_host;
 #[path = "support/macs.rs"]
 mod support;
+#[path = "sim_macs/tailnet.rs"]
+mod tailnet;
 
 use std::path::Path;
 use std::time::Duration;
@@ -269,6 +271,68 @@ async fn every_fault_can_be_asked_for_and_taken_back() {
     macs.change(r#"{"locked": false, "password": "another"}"#).await;
     let error = bootstrap(&*session.mac, &desired, &|_| {}).await.expect_err("wrong password");
     assert_eq!(error.next(), Next::NewPassword, "{error:?}");
+}
+
+#[tokio::test]
+async fn a_disk_without_room_is_told_by_a_step_and_the_next_run_with_room_converges() {
+    let macs = Macs::start(45, 1, AGENT).await;
+    let session = macs.dial().await;
+    let host = macs.host().await;
+    let password = host.password.as_ref().expect("a password").expose_secret();
+    let first = macs.desired("mac-full").await;
+    let large = Payload::new(vec![7; 3 * 1024 * 1024]);
+    let second = macs.desired_with(&host, "mac-full", large);
+    let in_steps = ["passwordless sudo", "agent binary"];
+    for (desired, step) in [first, second].iter().zip(in_steps) {
+        macs.change(r#"{"disk_full": true}"#).await;
+        let fill =
+            Script { name: "fill", text: "head -c 4194304 /dev/zero 2>&1 >/Users/m1/fill; true" };
+        let fill = Command::script(fill, &[], Privilege::User);
+        // The lever is pulled a moment after it was answered.
+        until("a full disk", async || {
+            session
+                .mac
+                .run(&fill)
+                .await
+                .is_ok_and(|output| text(&output.stdout).contains("No space left on device"))
+        })
+        .await;
+        let error = bootstrap(&*session.mac, desired, &|_| {}).await.expect_err("no room");
+        let said = error.explain();
+        assert!(said.contains(step) && !said.contains(password), "{said}");
+        assert!(!format!("{error:?}").contains(password), "{said}");
+        macs.change(r#"{"disk_full": false}"#).await;
+        let free = Script { name: "free", text: "rm -f /Users/m1/fill; echo x >/Users/m1/x" };
+        let free = Command::script(free, &[], Privilege::User);
+        until("room", async || session.mac.run(&free).await.is_ok_and(|output| output.success()))
+            .await;
+        let report = bootstrap(&*session.mac, desired, &|_| {}).await.expect("converges");
+        assert!(report.converged(), "{report:?}");
+    }
+    assert_eq!(macs.mac()["wrong_passwords"], 0);
+}
+
+#[tokio::test]
+async fn tries_of_a_password_are_counted_for_one_boot_whatever_macos_cleans() {
+    // S18
+    let macs = Macs::start(46, 1, AGENT).await;
+    macs.dial().await;
+    let desired = macs.desired("mac-tries").await;
+    macs.change(r#"{"password": "another"}"#).await;
+    for _ in 0..4 {
+        let session = macs.dial().await;
+        let error = bootstrap(&*session.mac, &desired, &|_| {}).await.expect_err("wrong password");
+        assert_eq!(error.next(), Next::NewPassword, "{error:?}");
+        macs.ssh("rm -rf /private/tmp/* /private/tmp/.[!.]*").await;
+    }
+    assert_eq!(macs.mac()["wrong_passwords"], 2);
+    let (first, id) = (macs.dial().await, macs.host().await.id);
+    macs.lever("POST", &format!("/macs/{id}/reboot"), "");
+    until("the connection's end", async || first.mac.run(&Command::user(&["true"])).await.is_err())
+        .await;
+    let session = macs.dial().await;
+    bootstrap(&*session.mac, &desired, &|_| {}).await.expect_err("wrong password");
+    assert_eq!(macs.mac()["wrong_passwords"], 3, "a boot unlocks the account");
 }
 
 #[tokio::test]

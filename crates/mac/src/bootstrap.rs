@@ -292,7 +292,7 @@ fn verified(state: &State) -> Result<Ended, Cause> {
     match state {
         State::Converged => Ok((Done::Changed, None)),
         State::AwaitsBoot(what) => Ok((Done::Changed, Some(what))),
-        State::Differs(what) => Err(Cause::NotVerified(what)),
+        State::Differs(what) => Err(Cause::NotVerified((*what).to_owned())),
     }
 }
 
@@ -306,10 +306,10 @@ fn scrubbed(cause: Cause, secrets: &[String]) -> Cause {
         Cause::Mac(MacError::Refused { doing, status, stderr }) => {
             Cause::Mac(MacError::Refused { doing, status, stderr: scrub(stderr) })
         }
+        Cause::NotVerified(what) => Cause::NotVerified(scrub(what)),
         cause @ (Cause::Mac(_)
         | Cause::PasswordRefused
         | Cause::AutoLoginSealed
-        | Cause::NotVerified(_)
         | Cause::TimedOut(_)) => cause,
     }
 }

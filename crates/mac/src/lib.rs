@@ -38,5 +38,5 @@ pub use edge::{Answer, Dial, File, HostKey, Mac, MacError, Owner, Session, Targe
 pub use github_runner::GithubRunner;
 pub use hidden::Hidden;
 pub use payload::{Payload, Pieces};
-pub use ssh::{KeyPair, Ssh, public_key, wait_for_ssh};
+pub use ssh::{KeyPair, Ssh, public_key, reading, sent_line, wait_for_ssh, writing};
 pub use steps::{Cause, Next, Step, StepError, paths, scripts};

@@ -89,6 +89,26 @@ pub fn are_live(printed: &str) -> bool {
     ours.len() == live.len() && ours.iter().zip(live).all(|(ours, live)| is_same(ours, live))
 }
 
+/// Whether the main ruleset, as `pfctl -s rules` prints it, evaluates our anchor for every packet:
+/// an anchor point may be narrowed to an interface or a direction, as a rule may.
+#[must_use]
+pub fn is_attached(printed: &str) -> bool {
+    printed.lines().any(is_our_point)
+}
+
+/// The first rule before our anchor point that ends the evaluation: ours are not looked at then.
+#[must_use]
+pub fn decides_before(printed: &str) -> Option<&str> {
+    let before = printed.lines().take_while(|line| !is_our_point(line));
+    let mut rules = before.map(str::trim).filter(|line| !line.starts_with('#'));
+    rules.find(|line| line.split_whitespace().any(|word| word == "quick"))
+}
+
+fn is_our_point(line: &str) -> bool {
+    let point = format!("anchor \"{ANCHOR}\"");
+    line.trim().strip_prefix(&point).is_some_and(|rest| ["", " all"].contains(&rest))
+}
+
 /// Whether a rule is printed as `live`: macOS adds what goes without saying, at its end or as
 /// `inet`, and may call a port by its name.
 fn is_same(rule: &str, live: &str) -> bool {
@@ -152,7 +172,10 @@ fn is_ours(line: &str) -> bool {
     let line = line.trim();
     let words: Vec<&str> = line.split_whitespace().collect();
     let quoted = format!("\"{ANCHOR}\"");
-    let anchor = words.contains(&"anchor") && words.iter().any(|w| *w == quoted || *w == ANCHOR);
+    let kinds = ["anchor", "nat-anchor", "rdr-anchor"];
+    let anchor = words.iter().any(|word| kinds.contains(word))
+        && !line.starts_with('#')
+        && words.iter().any(|word| *word == quoted || *word == ANCHOR);
     let table = words.first() == Some(&"table")
         && TABLES.iter().any(|(name, _)| words.get(1) == Some(&format!("<{name}>").as_str()));
     let comment = line.starts_with('#') && BLOCK.lines().any(|ours| ours == line);
@@ -188,6 +211,7 @@ mod tests {
             format!("{BEGIN}\n{unmarked}"),
             format!("{unmarked}{END}\n"),
             format!("{BEGIN}\n{BEGIN}\n{unmarked}{END}\n"),
+            format!("nat-anchor \"tuist.runners\"\nrdr-anchor \"tuist.runners\"\n{unmarked}"),
             BLOCK.to_owned(),
         ]
     }
@@ -201,7 +225,7 @@ mod tests {
             assert_eq!(count(vendor), 1, "{vendor} in {text}");
         }
         assert_eq!(text.matches("load anchor \"tuist.runners\"").count(), 1);
-        assert!(!text.contains("table <"), "{text}");
+        assert!(!text.contains("table <") && !text.contains("-anchor \"tuist"), "{text}");
         assert!(text.ends_with(BLOCK));
         assert_eq!(with_block(text), text, "idempotent");
     }
@@ -273,9 +297,33 @@ block drop in quick on bridge100 inet6 all
         assert!(!are_live(&narrower));
     }
 
+    #[test]
+    fn an_anchor_point_that_is_narrowed_attaches_nothing() {
+        // S22
+        for whole in ["anchor \"tuist.runners\"", "anchor \"tuist.runners\" all"] {
+            assert!(is_attached(&format!("anchor \"com.apple/*\" all\n{whole}\n")), "{whole}");
+        }
+        for narrowed in [" on lo0 all", " in all", " inet all", " proto tcp all"] {
+            let printed = format!("anchor \"tuist.runners\"{narrowed}\n");
+            assert!(!is_attached(&printed), "{printed}");
+        }
+        assert!(!is_attached("anchor \"tuist.runners.extra\" all\n"));
+    }
+
+    #[test]
+    fn a_quick_rule_before_ours_is_found_and_one_after_it_is_not() {
+        // S22
+        let quick = "pass in quick proto tcp all flags S/SA keep state";
+        let ours = "anchor \"tuist.runners\" all";
+        assert_eq!(decides_before(&format!("{quick}\n{ours}\n")), Some(quick));
+        for harmless in [format!("{ours}\n{quick}\n"), format!("pass in all\n{ours}\n")] {
+            assert_eq!(decides_before(&harmless), None, "{harmless}");
+        }
+    }
+
     proptest! {
         #[test]
-        fn a_file_cut_off_anywhere_in_our_block_converges(form in 0..9_usize, cut in 0..400_usize) {
+        fn a_file_cut_off_anywhere_in_our_block_converges(form in 0..10_usize, cut in 0..400_usize) {
             let whole = format!("{STOCK}{}", older_forms()[form]);
             let cut = cut.clamp(STOCK.len(), whole.len().max(STOCK.len())).min(whole.len());
             assert_converged(&with_block(&whole[..cut]));

@@ -223,7 +223,7 @@ impl SshSession {
             stderr: BytesMut::new(),
             group: None,
         };
-        write.exec(false, ending::marked(&command.line())).await.map_err(unknown)?;
+        write.exec(false, sent_line(command)).await.map_err(unknown)?;
         let exchange = async {
             tokio::select! {
                 biased;
@@ -361,8 +361,7 @@ async fn receive(running: &mut Running, doing: &str) -> Result<Output, MacError>
 impl Mac for SshSession {
     fn read<'a>(&'a self, path: &'a str) -> Answer<'a, Option<Bytes>> {
         Box::pin(async move {
-            let read = Command::script(READ, &[path], Privilege::Root).timeout(READ_TIMEOUT);
-            let output = self.execute(&read).await?;
+            let output = self.execute(&reading(path)).await?;
             match output.status {
                 0 => Ok(Some(output.stdout)),
                 STATUS_ABSENT => Ok(None),
@@ -373,13 +372,7 @@ impl Mac for SshSession {
 
     fn write<'a>(&'a self, file: &'a File) -> Answer<'a, ()> {
         Box::pin(async move {
-            let content = file.content.expose();
-            let (owner, mode) = (file.owner.to_string(), format!("{:o}", file.mode));
-            let size = content.len().to_string();
-            let arguments = [file.path.as_str(), &owner, &mode, &size];
-            let write = Command::script(WRITE, &arguments, Privilege::Root);
-            let write = write.stdin(content.clone()).timeout(WRITE_TIMEOUT);
-            let output = self.execute(&write).await?;
+            let output = self.execute(&writing(file)).await?;
             if output.success() {
                 Ok(())
             } else {
@@ -391,6 +384,29 @@ impl Mac for SshSession {
     fn run<'a>(&'a self, command: &'a Command) -> Answer<'a, Output> {
         Box::pin(self.execute(command))
     }
+}
+
+/// The command that reads a file over SSH.
+#[must_use]
+pub fn reading(path: &str) -> Command {
+    Command::script(READ, &[path], Privilege::Root).timeout(READ_TIMEOUT)
+}
+
+/// The command that writes a file over SSH.
+#[must_use]
+pub fn writing(file: &File) -> Command {
+    let content = file.content.expose();
+    let (owner, mode) = (file.owner.to_string(), format!("{:o}", file.mode));
+    let size = content.len().to_string();
+    let arguments = [file.path.as_str(), &owner, &mode, &size];
+    let write = Command::script(WRITE, &arguments, Privilege::Root);
+    write.stdin(content.clone()).timeout(WRITE_TIMEOUT)
+}
+
+/// The line that is sent for a command, before what it reads.
+#[must_use]
+pub fn sent_line(command: &Command) -> String {
+    ending::marked(&command.line())
 }
 
 fn refused(doing: String, output: &Output) -> MacError {

@@ -262,7 +262,7 @@ pub enum Cause {
     },
     /// All was applied, and still is not as desired.
     #[error("applied, but {0}")]
-    NotVerified(&'static str),
+    NotVerified(String),
     /// The step as a whole took too long.
     #[error("did not end within {} s", .0.as_secs())]
     TimedOut(Duration),
@@ -407,8 +407,18 @@ impl Account<'_> {
 
     /// Whether a VM runs. The pattern does not match itself on sudo's own command line.
     async fn runs_vms(&self) -> Result<bool, Cause> {
-        let output = self.ask(Command::root(&["pgrep", "-f", scripts::VM_PATTERN])).await?;
-        Ok(output.success())
+        self.finds(Command::root(&["pgrep", "-f", scripts::VM_PATTERN])).await
+    }
+
+    /// What a `pgrep` found out. Trouble is not *none*: only a look that says so without a
+    /// complaint is, for sudo's own refusal has the same status.
+    async fn finds(&self, pgrep: Command) -> Result<bool, Cause> {
+        let output = self.ask(pgrep.clone()).await?;
+        match output.status {
+            0 => Ok(true),
+            1 if output.stderr.is_empty() => Ok(false),
+            _ => Err(failed(&pgrep, &output)),
+        }
     }
 }
 

@@ -255,6 +255,36 @@ async fn a_command_that_takes_too_long_is_given_up_and_the_connection_stays() {
     assert!(mac.run(&Command::user(&["true"])).await.unwrap().success());
 }
 
+/// Whether a process of this machine has these arguments.
+fn runs(arguments: &str) -> bool {
+    let processes = fs::read_dir("/proc").expect("processes").flatten();
+    let line = |entry: fs::DirEntry| fs::read(entry.path().join("cmdline")).unwrap_or_default();
+    processes.map(line).any(|line| line.strip_suffix(b"\0") == Some(arguments.as_bytes()))
+}
+
+#[tokio::test]
+async fn what_a_shell_says_at_its_start_hides_no_command_from_its_end() {
+    // LH18: as a broken line does in a file that every shell reads.
+    let server = Server::start();
+    let noisy = r"printf 'no such command: brew\nand more' >&2; eval \";
+    let line = format!("command=\"{noisy}\"$SSH_ORIGINAL_COMMAND\\\"\" {}", server.key.public);
+    write(&server.folder.path().join("authorized_keys"), &line, 0o600);
+    let mac = server.session().await.mac;
+    let script = Script { name: "fail", text: "cat >&2; exit 7" };
+    let fail = Command::script(script, &[], Privilege::User).stdin("no\n");
+    let output = mac.run(&fail).await.unwrap();
+    assert_eq!((output.status, output.complaint().as_str()), (7, "no\n"));
+    let seconds = format!("8{}", std::process::id());
+    let slow = Command::user(&["sleep", &seconds]).timeout(Duration::from_secs(2));
+    let error = mac.run(&slow).await.unwrap_err();
+    assert!(matches!(error, MacError::TimedOut { .. }), "{error}");
+    let deadline = Instant::now() + STARTS_WITHIN;
+    while runs(&format!("sleep\0{seconds}")) {
+        assert!(Instant::now() < deadline, "it goes on");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_connection_lost_in_a_command_leaves_the_result_unknown() {
     let server = Server::start();

@@ -17,10 +17,10 @@ mod tools;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use applecart_api::keys::AGENT_JOB;
 use applecart_mac::{
     Answer, Command, Dial, File, HostKey, Input, Mac, MacError, Output, Payload, Privilege,
     Program, Session, Target, TartBundle, public_key,
@@ -30,7 +30,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 pub use gate::{Effect, Gate, Open, Verdict};
 pub use launchd::AgentHealth;
-pub use outside::Sudo;
+pub use outside::{DaemonChange, DaemonStart, OnDaemon, Sudo};
 pub use pf::{OWN_ADDRESSES, Packet};
 
 use files::Files;
@@ -98,6 +98,7 @@ struct State {
     authorized: Option<Keys>,
     gate: Arc<dyn Gate>,
     hooks: Vec<(OnStart, OnStop)>,
+    on_daemon: Option<OnDaemon>,
     calls: VecDeque<Effect>,
     call_count: u64,
     mutation_count: u64,
@@ -122,6 +123,7 @@ impl SimMac {
             authorized: None,
             gate: Arc::new(Open),
             hooks: Vec::new(),
+            on_daemon: None,
             calls: VecDeque::new(),
             call_count: 0,
             mutation_count: 0,
@@ -140,13 +142,13 @@ impl SimMac {
         let notices = std::mem::take(&mut state.model.notices);
         // Most changes start and stop nothing.
         let hooks = if notices.is_empty() { Vec::new() } else { state.hooks.clone() };
+        let on_daemon = state.on_daemon.clone();
         drop(state);
         for notice in notices {
-            for (on_start, on_stop) in &hooks {
-                match &notice {
-                    Notice::Started(start) => on_start(start.clone()),
-                    Notice::Stopped => on_stop(),
-                }
+            match notice {
+                Notice::Started(start) => hooks.iter().for_each(|(tell, _)| tell(start.clone())),
+                Notice::Stopped => hooks.iter().for_each(|(_, tell)| tell()),
+                Notice::Daemon(change) => on_daemon.iter().for_each(|tell| tell(change.clone())),
             }
         }
         result
@@ -247,41 +249,6 @@ impl SimMac {
         self.lock().model.kickstart_refused = refused;
     }
 
-    /// Makes the tailnet take this key alone.
-    pub fn set_tailnet_key(&self, key: &str) {
-        self.lock().model.tailnet_key = Some(key.to_owned());
-    }
-
-    /// Makes GitHub take this registration token alone, and refuse releases below 2.`least`.
-    pub fn set_github(&self, token: &str, least: u32) {
-        let mut inner = self.lock();
-        inner.model.github.token = Some(token.to_owned());
-        inner.model.github.least_release = least;
-    }
-
-    /// Gives the Mac's own runner a job, or ends it.
-    pub fn set_runner_job(&self, has: bool) {
-        self.lock().model.github.has_job = has;
-    }
-
-    /// What the Mac joined its tailnet as, if it did: name and tags.
-    #[must_use]
-    pub fn tailnet(&self) -> Option<(String, String)> {
-        self.lock().model.tailnet.clone()
-    }
-
-    /// Its address in its tailnet, while the daemon there runs.
-    #[must_use]
-    pub fn tailnet_address(&self) -> Option<IpAddr> {
-        self.lock().model.tailnet_address().and_then(|address| address.parse().ok())
-    }
-
-    /// Whether a launchd job has a process.
-    #[must_use]
-    pub fn job_runs(&self, label: &str) -> bool {
-        self.lock().model.launchd.job(label).is_some_and(|job| job.pid.is_some())
-    }
-
     /// Kills loginwindow; launchd does not start it again by itself.
     pub fn kill_loginwindow(&self) {
         self.lock().model.end_loginwindow();
@@ -360,7 +327,10 @@ impl SimMac {
     /// The agent's process, if it runs.
     #[must_use]
     pub fn agent_pid(&self) -> Option<u32> {
-        self.lock().model.launchd.job(applecart_api::keys::AGENT_JOB)?.pid
+        self.change(|state| {
+            state.model.pass_time();
+            state.model.launchd.job(launchd::Domain::System, AGENT_JOB)?.pid
+        })
     }
 
     /// The latest calls, oldest first.
@@ -474,6 +444,7 @@ impl Mac for SimSession {
         let (doing, file) = (format!("writing {}", file.path), file.clone());
         Box::pin(self.call(doing.clone(), true, FILE_TIMEOUT, move |model| {
             needs_sudo(model, &doing)?;
+            model.needs_room(&doing)?;
             let content = file.content.expose().clone();
             model.files.replace(&file.path, content, &file.owner.to_string(), file.mode);
             Ok(())

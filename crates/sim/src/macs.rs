@@ -12,13 +12,14 @@
 //! - All of it ends with this process, however that ends: disks are in memory, in a mount namespace
 //!   that nobody else is in.
 
-mod agent;
 mod disk;
 mod follow;
 mod host;
 mod levers;
+mod process;
 mod sandbox;
 mod socket;
+mod tailnet;
 mod tart;
 mod tool;
 
@@ -42,6 +43,7 @@ use crate::mac::SimMac;
 use crate::tart::SimTart;
 
 pub use levers::LEVERS;
+pub use tailnet::archive as tailscale_archive;
 pub use tart::archive;
 pub use tool::run as run_tool;
 
@@ -51,7 +53,7 @@ use host::Order;
 pub const WORKSHOP: &str = "/mnt";
 
 /// macOS's tools that ask the model.
-const TOOLS: [&str; 11] = [
+const TOOLS: [&str; 12] = [
     "codesign",
     "defaults",
     "killall",
@@ -61,6 +63,7 @@ const TOOLS: [&str; 11] = [
     "scutil",
     "stat",
     "sudo",
+    "sysctl",
     "visudo",
     "tart-stand-in",
 ];

@@ -4,6 +4,14 @@
 mod auto_login;
 #[path = "mac/builder.rs"]
 mod builder;
+#[path = "mac/firewall.rs"]
+mod firewall;
+#[path = "mac/launchd.rs"]
+mod launchd;
+#[path = "mac/looks.rs"]
+mod looks;
+#[path = "mac/tailnet.rs"]
+mod tailnet;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,8 +20,7 @@ use std::time::Duration;
 
 use applecart_mac::{
     Cause, Command, Dial, Done, FleetWide, HostConfig, KeyPair, Mac, MacError, Next, Password,
-    Payload, PerHost, Progress, Report, Step, StepError, Tailscale, Target, bootstrap, kcpassword,
-    paths, pf,
+    Payload, PerHost, Progress, Report, Step, StepError, Target, bootstrap, kcpassword, paths, pf,
 };
 use applecart_sim::mac::{
     AgentHealth, AgentStart, Effect, Gate, OWN_ADDRESSES, Packet, SimMac, SimNetwork, USER,
@@ -294,6 +301,7 @@ async fn answers_that_are_lost_count_as_tries_too() {
     let wrong = HostConfig::new(fleet(), host("wrong")).unwrap();
     for _ in 0..5 {
         run(&mac, &wrong).await.unwrap_err();
+        mac.empty_temporary();
     }
     assert_eq!(mac.wrong_passwords(), 2);
     mac.reboot();
@@ -363,9 +371,15 @@ async fn nothing_on_a_mac_sleeps_locks_or_ends_its_session() {
     // B1: written out, so that a setting that is dropped from the step is missed here.
     let mac = converged().await;
     let pmset = shown(&mac, &["pmset", "-g"]).await;
-    for key in ["sleep", "displaysleep", "disksleep"] {
-        let is_off = |line: &str| line.split_whitespace().eq([key, "0"]);
-        assert!(pmset.lines().any(is_off), "{key}: {pmset}");
+    for (key, value) in [
+        ("sleep", "0"),
+        ("displaysleep", "0"),
+        ("disksleep", "0"),
+        ("powernap", "0"),
+        ("autorestart", "1"),
+    ] {
+        let is_set = |line: &str| line.split_whitespace().eq([key, value]);
+        assert!(pmset.lines().any(is_set), "{key}: {pmset}");
     }
     let host = "/Library/Preferences/com.apple.screensaver";
     let all = "/Library/Preferences/.GlobalPreferences";
@@ -441,6 +455,9 @@ async fn what_macos_reads_at_boot_is_told_as_pending_until_then() {
     assert!(report.converged(), "the agent does not need it");
     let report = run(&mac, &desired()).await.unwrap();
     assert!(report.awaits_boot().is_some() && !report.changed());
+    mac.empty_temporary();
+    let report = run(&mac, &desired()).await.unwrap();
+    assert!(report.awaits_boot().is_some(), "macOS empties folders without a boot, too");
     mac.reboot();
     advance(Duration::from_secs(5)).await;
     assert_eq!(run(&mac, &desired()).await.unwrap().awaits_boot(), None);
@@ -489,32 +506,6 @@ async fn a_host_of_the_system_before_us_keeps_every_file_that_is_right() {
         assert_eq!((mac.file(path), mac.inode(path)), (file, inode), "{path}");
     }
     assert_converges(&mac, "taken over").await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_host_of_a_tailnet_keeps_the_agents_job_of_the_system_before_us() {
-    // K6, S19: that one's agents were told where their address comes from, after their labels.
-    let own = |config: HostConfig| {
-        let id = "scw-applesilicon://fr-par-1/5fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e";
-        let provider_id = Some(id.parse().unwrap());
-        let own = PerHost { provider_id, ..config.host().clone() };
-        HostConfig::new(config.fleet().clone(), own).unwrap()
-    };
-    let labels = "    <string>--node-labels=tuist.dev/fleet=ci</string>\n";
-    let theirs = own(desired())
-        .agent_plist()
-        .replace(labels, &format!("{labels}    <string>--node-ip-source=tailscale</string>\n"));
-    let wanted = own(in_tailnet(&["tag:ci"], TOKEN));
-    let mac = SimMac::new("a", PASSWORD);
-    run(&mac, &wanted).await.unwrap();
-    assert_eq!(mac.file(paths::AGENT_PLIST).unwrap().0, theirs);
-    let before = (mac.inode(paths::AGENT_PLIST), mac.agent_pid());
-    for stamp in [paths::TAILSCALE_STAMP, paths::NODE_EXPORTER_STAMP] {
-        shown(&mac, &["rm", "-f", stamp]).await;
-    }
-    let report = run(&mac, &wanted).await.unwrap();
-    assert!(!changed(&report).contains(&Step::AgentJob));
-    assert_eq!((mac.inode(paths::AGENT_PLIST), mac.agent_pid()), before);
 }
 
 /// Configurations that differ in everything that may differ.
@@ -630,71 +621,6 @@ async fn all_is_back_after_a_reboot_by_itself() {
     assert_is_a_node(&mac);
 }
 
-/// A host of a fleet with a tailnet and figures.
-fn in_tailnet(tags: &[&str], key: &str) -> HostConfig {
-    let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
-    let tailscale = Some(Tailscale { archive: Payload::new("tailscale 1"), tags });
-    let node_exporter = Some(Payload::new("node exporter 1"));
-    let fleet = FleetWide { tailscale, node_exporter, ..fleet() };
-    HostConfig::new(fleet, PerHost { tailscale_key: Some(key.into()), ..host(PASSWORD) }).unwrap()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_host_joins_its_tailnet_with_its_tags_and_exports_its_figures() {
-    // P12, B7, B16
-    let mac = converged().await;
-    let wanted = in_tailnet(&["tag:ci", "tag:mac"], TOKEN);
-    let report = run(&mac, &wanted).await;
-    let steps = [Step::AgentJob, Step::Tailscale, Step::NodeExporter];
-    assert_eq!(changed(report.as_ref().unwrap()), steps, "the agent is told where to ask (K6)");
-    let (name, tags) = mac.tailnet().unwrap();
-    assert_eq!((name.as_str(), tags.as_str()), ("mac-a", "tag:ci,tag:mac"));
-    assert!(mac.job_runs("dev.tuist.node-exporter"));
-    assert!(!run(&mac, &wanted).await.unwrap().changed());
-    assert_nothing_leaked(&mac, &[report]);
-    assert_eq!(mac.file("/etc/tuist/tailscale-auth-key"), None);
-    let tagged = in_tailnet(&["tag:other"], TOKEN);
-    assert_eq!(changed(&run(&mac, &tagged).await.unwrap()), [Step::Tailscale]);
-    assert_eq!(mac.tailnet().unwrap().1, "tag:other");
-    assert_eq!(changed(&run(&SimMac::new("b", PASSWORD), &tagged).await.unwrap()).len(), 11);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_key_that_the_tailnet_refuses_fails_alone_and_a_new_one_joins() {
-    // B21, B22
-    let mac = SimMac::new("a", PASSWORD);
-    mac.set_tailnet_key("tskey-auth-new");
-    let report = run(&mac, &in_tailnet(&["tag:ci"], TOKEN)).await;
-    let failed = report.as_ref().unwrap().failed().unwrap();
-    assert!(failed.starts_with("Tailscale: ") && failed.contains("invalid key"), "{failed}");
-    let last = report.as_ref().unwrap().steps.last().map(|step| step.step);
-    assert_eq!(last, Some(Step::NodeExporter), "what comes after it goes on");
-    assert!(mac.agent_pid().is_some());
-    assert_nothing_leaked(&mac, &[report]);
-    let renewed = in_tailnet(&["tag:ci"], "tskey-auth-new");
-    assert!(run(&mac, &renewed).await.unwrap().converged());
-    assert!(!run(&mac, &in_tailnet(&["tag:ci"], TOKEN)).await.unwrap().changed(), "it is in");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_join_cut_off_at_any_call_converges_on_the_next_run() {
-    let wanted = in_tailnet(&["tag:ci"], TOKEN);
-    let reference = converged().await;
-    let before = reference.call_counts().0;
-    run(&reference, &wanted).await.unwrap();
-    for index in before..reference.call_counts().0 {
-        for verdict in [Verdict::FailBefore, Verdict::HangAfter] {
-            let mac = converged().await;
-            mac.set_gate(Arc::new(FaultAt { index, verdict }));
-            let first = run(&mac, &wanted).await;
-            assert!(!first.is_ok_and(|report| report.converged()), "call {index} {verdict:?}");
-            assert!(run(&mac, &wanted).await.unwrap().converged(), "call {index} {verdict:?}");
-            assert!(!run(&mac, &wanted).await.unwrap().changed(), "call {index} {verdict:?}");
-            assert!(mac.job_runs("dev.tuist.node-exporter") && mac.tailnet().is_some());
-        }
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn running_vms_survive_an_update_and_what_would_end_them_waits() {
     // S24
@@ -755,7 +681,7 @@ async fn an_agent_that_was_overwritten_in_place_is_killed_until_it_is_a_new_file
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_does_not_stay_up_is_no_success() {
     // B9, S23
-    for health in [AgentHealth::CrashLoops, AgentHealth::NeverStarts] {
+    for health in [AgentHealth::CrashLoops, AgentHealth::NeverStarts, AgentHealth::LostOnReload] {
         let mac = SimMac::new("a", PASSWORD);
         mac.set_agent_health(health);
         let error = run(&mac, &desired()).await.unwrap_err();
@@ -832,5 +758,6 @@ async fn a_bootstrap_costs_a_known_number_of_calls_and_a_look_writes_nothing() {
     let (both, mutations) = mac.call_counts();
     run(&mac, &desired()).await.unwrap();
     assert_eq!(mac.call_counts().1, mutations);
-    assert!(first <= 160 && both - first <= 45, "{first} calls, then {}", both - first);
+    // One of them asks which boot this is, while one is awaited.
+    assert!(first <= 160 && both - first <= 46, "{first} calls, then {}", both - first);
 }

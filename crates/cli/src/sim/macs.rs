@@ -25,6 +25,7 @@ Examples, each in a terminal of its own, as root:
   ssh -p 2222 m1@127.77.0.1
 
   applecart sim tart-archive tart.tar.gz   # the stand-in for Tart that a bootstrap can unpack
+  applecart sim tailscale-archive tailscale.tar.gz             # and those for Tailscale's programs
 ";
 
 #[derive(Debug, clap::Args)]

@@ -3,11 +3,13 @@
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
-use applecart_mac::KeyPair;
+use applecart_mac::{KeyPair, kcpassword};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use secrecy::ExposeSecret;
 
-use crate::AGENT;
-use crate::support::Macs;
+use crate::support::{Macs, Watch};
+use crate::{AGENT, text};
 
 /// Runs the command with a password on standard input. The password is in nothing that it prints.
 async fn run(macs: &Macs, key: &KeyPair, password: &str, flags: &[&str]) -> (i32, String) {
@@ -47,6 +49,8 @@ async fn a_factory_host_is_prepared_verified_and_left_alone_the_second_time() {
     // T1, T3
     let macs = Macs::start(21, 1, AGENT).await;
     macs.dial().await;
+    let tries = text(&macs.ssh("grep MaxAuthTries /etc/ssh/sshd_config").await.stdout);
+    assert_eq!(tries, "MaxAuthTries 1\n", "only the given key is offered");
     let password = password(&macs).await;
     let (status, said) = run(&macs, &macs.key, &password, &["--dry-run"]).await;
     assert!(status == 0 && said.contains("sudo asks for a password"), "{said}");
@@ -60,6 +64,46 @@ async fn a_factory_host_is_prepared_verified_and_left_alone_the_second_time() {
     assert!(status == 0 && said.matches(" unchanged ").count() == 2, "{said}");
     let (status, said) = run(&macs, &macs.key, &password, &["--dry-run"]).await;
     assert!(status == 0 && said.matches("as it shall be").count() == 2, "{said}");
+}
+
+/// Every form in which a password could be on a command line.
+fn forms(password: &str) -> Vec<Vec<u8>> {
+    let xor = kcpassword::encode(password);
+    let hex = |bytes: &[u8]| bytes.iter().fold(String::new(), |t, b| t + &format!("{b:02x}"));
+    let mut forms = vec![password.as_bytes().to_vec(), hex(&xor).into_bytes()];
+    // Without what is after the password, which may be cut off or more.
+    forms.push(xor[..password.len()].to_vec());
+    for bytes in [password.as_bytes(), &xor] {
+        let whole = &bytes[..password.len() - password.len() % 3];
+        forms.push(STANDARD_NO_PAD.encode(whole).into_bytes());
+        forms.push(hex(&bytes[..password.len()]).into_bytes());
+    }
+    forms
+}
+
+#[tokio::test]
+async fn no_process_has_the_password_on_its_command_line_while_a_host_is_prepared() {
+    // T3, S16
+    let macs = Macs::start(24, 1, AGENT).await;
+    macs.dial().await;
+    // Slow enough for a look at everything that runs.
+    macs.change(r#"{"latency_seconds": 0.1}"#).await;
+    let password = password(&macs).await;
+    let watch = Watch::start();
+    let (status, said) = run(&macs, &macs.key, &password, &[]).await;
+    assert_eq!(status, 0, "{said}");
+    let seen = watch.lines();
+    let has = |line: &[u8], form: &[u8]| line.windows(form.len()).any(|part| part == form);
+    for part in ["prepare-host", "sudo -S", "visudo", "kickstart"] {
+        let shown = |line: &Vec<u8>| {
+            let words: Vec<String> = line.split(|b| *b == 0).map(text).collect();
+            words.join(" ").contains(part)
+        };
+        assert!(seen.iter().any(shown), "{part} was not seen");
+    }
+    for (number, form) in forms(&password).iter().enumerate() {
+        assert!(!seen.iter().any(|line| has(line, form)), "form {number} of the password");
+    }
 }
 
 #[tokio::test]

@@ -1,16 +1,19 @@
 //! A simulated Scaleway and its Macs as processes, for a test to be a user of.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use applecart_api::clock::Clock;
 use applecart_api::ids::Zone;
 use applecart_mac::{
-    Dial, FleetWide, HostConfig, KeyPair, Password, Payload, PerHost, Session, Ssh, Target,
-    TartBundle,
+    Dial, FleetWide, HostConfig, KeyPair, Password, Payload, PerHost, Session, Ssh, Tailscale,
+    Target, TartBundle,
 };
 use applecart_scaleway::{Client, Config, Limit, Profile, Server, http_service};
 use jiff::Timestamp;
@@ -20,6 +23,47 @@ use tempfile::TempDir;
 
 /// How long anything may take to come true on a busy machine.
 const WITHIN: Duration = Duration::from_mins(1);
+
+/// Says what it exports, and lives.
+const EXPORTER: &str = "#!/bin/sh\necho \"exports $*\"\nexec sleep 86400\n";
+
+/// How often a watch looks.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Looks at every command line of this machine, and of the Macs on it, again and again.
+pub struct Watch {
+    stop: Sender<()>,
+    looking: JoinHandle<BTreeSet<Vec<u8>>>,
+}
+
+impl Watch {
+    pub fn start() -> Self {
+        let (stop, stopped) = channel();
+        let looking = std::thread::spawn(move || {
+            let mut seen = BTreeSet::new();
+            while stopped.recv_timeout(LOOK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+                let lines = processes.map(|entry| std::fs::read(entry.path().join("cmdline")));
+                seen.extend(lines.flatten().filter(|line| !line.is_empty()));
+            }
+            seen
+        });
+        Self { stop, looking }
+    }
+
+    /// Every command line that was seen.
+    pub fn lines(self) -> BTreeSet<Vec<u8>> {
+        drop(self.stop);
+        self.looking.join().expect("it looked")
+    }
+
+    /// The same as one text.
+    pub fn end(self) -> String {
+        let lines =
+            self.lines().into_iter().map(|line| String::from_utf8_lossy(&line).into_owned());
+        lines.collect::<Vec<_>>().join("\n")
+    }
+}
 
 /// A process that is killed when it is dropped, and what it prints: unread, but not cut off.
 struct Process(Child, BufReader<ChildStdout>);
@@ -204,6 +248,25 @@ impl Macs {
             tailscale_key: None,
             github_runner: None,
         };
+        HostConfig::new(fleet, host).expect("valid")
+    }
+
+    /// The same in a tailnet, with these tags and by this key, with figures.
+    pub fn in_tailnet(&self, plain: &HostConfig, tags: &[&str], key: &str) -> HostConfig {
+        let archive = self.folder.path().join("tailscale.tar.gz");
+        if !archive.exists() {
+            let mut made = Command::new(env!("CARGO_BIN_EXE_applecart"));
+            let made = made.args(["sim", "tailscale-archive"]).arg(&archive).status();
+            assert!(made.expect("it runs").success());
+        }
+        let tags = tags.iter().map(|&tag| tag.to_owned()).collect();
+        let archive = Payload::open(archive).expect("an archive");
+        let fleet = FleetWide {
+            tailscale: Some(Tailscale { archive, tags }),
+            node_exporter: Some(Payload::new(EXPORTER)),
+            ..plain.fleet().clone()
+        };
+        let host = PerHost { tailscale_key: Some(key.into()), ..plain.host().clone() };
         HostConfig::new(fleet, host).expect("valid")
     }
 

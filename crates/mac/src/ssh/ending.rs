@@ -32,11 +32,23 @@ pub(super) fn marked(line: &str) -> String {
     format!(": {COMMAND_MARK}; echo \"{GROUP}$$\" >&2; {line}; exit $?")
 }
 
-/// The group in what a command complained, if it came that far, and where the rest begins.
+/// The group in what a command complained, if it came that far, and where its own words begin.
+///
+/// Whatever the user's shell reads at its start may complain first, with a whole line or without
+/// its end: that is not the command's.
 pub(super) fn group(stderr: &[u8]) -> Option<(u32, usize)> {
-    let end = stderr.iter().position(|byte| *byte == b'\n')?;
-    let line = std::str::from_utf8(&stderr[..end]).ok()?;
-    Some((line.strip_prefix(GROUP)?.parse().ok()?, end + 1))
+    let mut end = 0;
+    for line in stderr.split_inclusive(|byte| *byte == b'\n') {
+        end += line.len();
+        let Some(line) = line.strip_suffix(b"\n") else { break };
+        let line = String::from_utf8_lossy(line);
+        if let Some((_, number)) = line.rsplit_once(GROUP)
+            && let Ok(number) = number.parse()
+        {
+            return Some((number, end));
+        }
+    }
+    None
 }
 
 /// Who ends commands, also those of sessions that are gone by then.
@@ -95,7 +107,7 @@ impl Running {
         self.read.as_mut()?.wait().await
     }
 
-    /// Takes what it complains about; what comes first is its group.
+    /// Takes what it complains about; what comes before its group is not its own.
     pub(super) fn complains(&mut self, data: &[u8]) {
         self.stderr.extend_from_slice(data);
         if self.group.is_none()
@@ -141,10 +153,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_read_from_the_first_whole_line_alone() {
+    fn a_group_is_read_from_a_whole_line_whatever_the_shell_said_before_it() {
         assert_eq!(group(b"applecart-group 12\nrest"), Some((12, 19)));
         for text in [&b"applecart-group 1"[..], b"applecart-group x\n", b"sudo: no\n", b""] {
             assert_eq!(group(text), None);
+        }
+        for noise in [&b"zsh: command not found: brew\n"[..], b"no end", b"\xff\n\n"] {
+            let said = [noise, b"applecart-group 12\nrest"].concat();
+            assert_eq!(group(&said), Some((12, said.len() - 4)));
         }
     }
 }

@@ -36,7 +36,8 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
     let verify = ["codesign", "--verify", staged];
     host.run(Command::root(&verify).timeout(SIGN_TIMEOUT)).await?;
     let Some(signed) = checksum(host, staged).await? else {
-        return Err(Cause::NotVerified("the agent's binary is gone after signing"));
+        let gone = "the agent's binary is gone after signing";
+        return Err(Cause::NotVerified(gone.to_owned()));
     };
     agent_job::will_need_restart(host).await?;
     host.run(Command::root(&["mv", "-f", staged, paths::AGENT])).await?;

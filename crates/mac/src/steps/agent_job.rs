@@ -46,8 +46,12 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
         host.write(paths::AGENT_PLIST, plist, Owner::root(), 0o644).await?;
     }
     let before = launchd::pid(host, AGENT_JOB).await?;
-    // launchd keeps the definition that it loaded: only an unchanged one is restarted in place.
     let pending = pending::read(host, paths::AGENT_PENDING).await?;
+    if before.is_some() && pending.is_none() {
+        // Its folders are all that differed, and it looks there anew each time.
+        return Ok(Applied::Done);
+    }
+    // launchd keeps the definition that it loaded: only an unchanged one is restarted in place.
     let in_place = before.is_some() && pending.is_none_or(|what| what == RESTART);
     if in_place {
         launchd::kick(host, AGENT_JOB).await?;
@@ -55,9 +59,14 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
         launchd::reload(host, AGENT_JOB, paths::AGENT_PLIST).await?;
     }
     if !is_new_and_stays(host, before).await? {
-        launchd::kick(host, AGENT_JOB).await?;
+        // launchd may have taken a job in and lost it: there is nothing to kick then.
+        if launchd::is_known(host, AGENT_JOB).await? {
+            launchd::kick(host, AGENT_JOB).await?;
+        } else {
+            launchd::reload(host, AGENT_JOB, paths::AGENT_PLIST).await?;
+        }
         if !is_new_and_stays(host, before).await? {
-            return Err(Cause::NotVerified("the agent does not stay up: see its log on the host"));
+            return Err(Cause::NotVerified(trouble(host, before).await?.to_owned()));
         }
     }
     pending::clear(host, paths::AGENT_PENDING).await?;
@@ -87,6 +96,19 @@ async fn has_folders(host: &Host<'_>) -> Result<bool, Cause> {
 async fn has_definition(host: &Host<'_>) -> Result<bool, Cause> {
     let plist = host.desired.agent_plist();
     host.is_file(paths::AGENT_PLIST, plist.as_bytes(), &Owner::root(), 0o644).await
+}
+
+/// What launchd made of a job that has no new process that stays.
+async fn trouble(host: &Host<'_>, before: Option<u32>) -> Result<&'static str, Cause> {
+    if !launchd::is_known(host, AGENT_JOB).await? {
+        return Ok("launchd has lost the agent's job");
+    }
+    let now = launchd::pid(host, AGENT_JOB).await?;
+    Ok(if now.is_some() && now == before {
+        "launchd did not restart the agent: it is the process of before"
+    } else {
+        "the agent does not stay up: see its log on the host"
+    })
 }
 
 async fn is_new_and_stays(host: &Host<'_>, before: Option<u32>) -> Result<bool, Cause> {

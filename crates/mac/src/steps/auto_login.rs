@@ -99,7 +99,7 @@ async fn prove(account: &Account<'_>) -> Result<(), Cause> {
     let refused = match log_in(account).await {
         Ok(Login::Session) => return accepted(account).await,
         Ok(Login::Sealed) => Cause::AutoLoginSealed,
-        Ok(Login::Nobody) => Cause::NotVerified("no graphical session came up"),
+        Ok(Login::Nobody) => Cause::NotVerified("no graphical session came up".to_owned()),
         Err(cause @ (Cause::Failed { .. } | Cause::NotVerified(_))) => cause,
         Err(cause) => return Err(cause),
     };
@@ -199,7 +199,7 @@ async fn log_in(account: &Account<'_>) -> Result<Login, Cause> {
     }
     match refused {
         Some(refused) if !kicked => Err(refused),
-        _ => Err(Cause::NotVerified("the login window did not restart")),
+        _ => Err(Cause::NotVerified("the login window did not restart".to_owned())),
     }
 }
 

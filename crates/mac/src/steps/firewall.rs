@@ -12,8 +12,12 @@ pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
     if !differing(host).await?.is_empty() {
         return Ok(State::Differs("a firewall file is not as it should be"));
     }
-    if !is_attached(host).await? {
+    let main = main_rules(host).await?;
+    if !pf::is_attached(&main) {
         return Ok(State::Differs("the live main ruleset does not use the VM rules"));
+    }
+    if pf::decides_before(&main).is_some() {
+        return Ok(State::Differs("a rule of another's decides before the VM rules"));
     }
     if !is_loaded(host).await? {
         return Ok(State::Differs("the live VM rules are not the ones in the file"));
@@ -31,12 +35,14 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
     for (path, content) in differing(host).await? {
         host.write(path, content, Owner::root(), 0o644).await?;
     }
-    if !is_attached(host).await? {
-        // Loading the main ruleset drops the address translation that macOS added for VMs.
-        if host.runs_vms().await? {
-            return Ok(Applied::Postponed("loading the main ruleset would cut running VMs off"));
-        }
+    let main = main_rules(host).await?;
+    let attached = pf::is_attached(&main);
+    // A load brings back what the file itself says: that is not ours to remove.
+    let foreign = pf::decides_before(&main).is_some() && !file_decides_before(host).await?;
+    if (!attached || foreign) && !cuts_off(host).await? {
         load(host, "main").await?;
+    } else if !attached {
+        return Ok(Applied::Postponed("loading the main ruleset would cut running VMs off"));
     } else if !is_loaded(host).await? || !stale_tables(host).await?.is_empty() {
         load(host, "anchor").await?;
     }
@@ -44,7 +50,25 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
     if !is_enabled(host).await? {
         host.run(pfctl(&["-E"])).await?;
     }
-    Ok(Applied::Done)
+    match pf::decides_before(&main_rules(host).await?) {
+        Some(rule) => Err(Cause::NotVerified(format!(
+            "a rule of another's decides before the VM rules, and they hold nothing back: \
+             `{rule}`; take it out of {}, or its `quick`",
+            paths::PF_CONF
+        ))),
+        None => Ok(Applied::Done),
+    }
+}
+
+/// Whether a load of the main ruleset would cost running VMs their network: it drops the address
+/// translation that macOS added for them. Where that is gone already, nothing is lost, and an open
+/// host is closed (V17).
+async fn cuts_off(host: &Host<'_>) -> Result<bool, Cause> {
+    if !host.runs_vms().await? {
+        return Ok(false);
+    }
+    let shown = host.run(pfctl(&["-s", "nat"])).await?.text();
+    Ok(shown.lines().any(|line| line.trim_start().starts_with("nat")))
 }
 
 async fn load(host: &Host<'_>, what: &str) -> Result<(), Cause> {
@@ -72,10 +96,14 @@ async fn differing(host: &Host<'_>) -> Result<Vec<(&'static str, String)>, Cause
     Ok(differing)
 }
 
-async fn is_attached(host: &Host<'_>) -> Result<bool, Cause> {
-    let rules = host.run(pfctl(&["-s", "rules"])).await?.text();
-    let point = format!("anchor \"{}\"", pf::ANCHOR);
-    Ok(rules.lines().any(|line| line.trim() == point || line.starts_with(&format!("{point} "))))
+/// The live main ruleset, as pfctl prints it.
+async fn main_rules(host: &Host<'_>) -> Result<String, Cause> {
+    Ok(host.run(pfctl(&["-s", "rules"])).await?.text())
+}
+
+async fn file_decides_before(host: &Host<'_>) -> Result<bool, Cause> {
+    let file = host.read(paths::PF_CONF).await?.unwrap_or_default();
+    Ok(pf::decides_before(&String::from_utf8_lossy(&file)).is_some())
 }
 
 /// Compares what the kernel has, not what was last written.

@@ -47,7 +47,7 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
         host.write(paths::ZSHENV, with_line(&zshenv), Owner::root(), 0o644).await?;
     }
     if is_registered(host).await? && !stamp_fits(host, wanted).await? {
-        if host.ask(Command::user(&["pgrep", "-f", scripts::JOB_PATTERN])).await?.success() {
+        if host.finds(Command::user(&["pgrep", "-f", scripts::JOB_PATTERN])).await? {
             return Ok(Applied::Postponed("the runner has a job"));
         }
         let domain = domain(host).await?;

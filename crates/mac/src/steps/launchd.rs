@@ -43,7 +43,8 @@ pub(super) async fn reload(host: &Host<'_>, label: &str, plist: &str) -> Result<
     if output.success() { Ok(()) } else { Err(super::failed(&bootstrap, &output)) }
 }
 
-async fn is_known(host: &Host<'_>, label: &str) -> Result<bool, Cause> {
+/// Whether launchd has such a job, with a process or without.
+pub(super) async fn is_known(host: &Host<'_>, label: &str) -> Result<bool, Cause> {
     Ok(host.ask(launchctl(&["print", &target(label)])).await?.success())
 }
 

@@ -2,7 +2,11 @@
 //! to do leaves the agent alone.
 
 use super::{Applied, Cause, Host, State, launchd, paths};
-use crate::{Owner, Payload, plist};
+use crate::{Command, Owner, Payload, plist};
+
+/// The stamp from before the first change until all of it is there: whatever is there meanwhile is
+/// neither ours nor that of the system before us.
+const UNFINISHED: &str = "unfinished\n";
 
 /// Starts the exporter on the tailnet's address, once there is one. Nobody else can reach it.
 pub(crate) const WRAPPER: &str = r#"#!/bin/sh
@@ -33,7 +37,9 @@ pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
 
 pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
     let Some(binary) = &host.desired.fleet().node_exporter else { return Ok(Applied::Done) };
-    if !is_installed(host, binary).await? {
+    let installed = is_installed(host, binary).await?;
+    if !installed {
+        host.write(paths::NODE_EXPORTER_STAMP, UNFINISHED, Owner::root(), 0o644).await?;
         host.receive(paths::NODE_EXPORTER, binary, 0o755).await?;
         for (path, text, mode) in files() {
             host.write(path, text, Owner::root(), mode).await?;
@@ -41,8 +47,10 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
     }
     // Its job is taken in before the stamp says that all of it is new.
     launchd::reload(host, plist::NODE_EXPORTER_JOB, paths::NODE_EXPORTER_PLIST).await?;
-    let stamp = format!("{}\n", binary.sha256());
-    host.write(paths::NODE_EXPORTER_STAMP, stamp, Owner::root(), 0o644).await?;
+    if !installed {
+        let stamp = format!("{}\n", binary.sha256());
+        host.write(paths::NODE_EXPORTER_STAMP, stamp, Owner::root(), 0o644).await?;
+    }
     Ok(Applied::Done)
 }
 
@@ -54,8 +62,10 @@ fn files() -> [(&'static str, String, u32); 2] {
 }
 
 async fn is_installed(host: &Host<'_>, binary: &Payload) -> Result<bool, Cause> {
-    let stamp = host.read(paths::NODE_EXPORTER_STAMP).await?.unwrap_or_default();
-    if stamp.trim_ascii_end() != binary.sha256().as_bytes() {
+    let Some(stamp) = host.read(paths::NODE_EXPORTER_STAMP).await? else {
+        return is_the_originals(host).await;
+    };
+    if stamp.trim_ascii_end() != binary.sha256().as_bytes() || !is_whole(host, binary).await? {
         return Ok(false);
     }
     for (path, text, mode) in files() {
@@ -64,4 +74,28 @@ async fn is_installed(host: &Host<'_>, binary: &Payload) -> Result<bool, Cause> 
         }
     }
     Ok(true)
+}
+
+/// Whether the binary is the one that was installed.
+async fn is_whole(host: &Host<'_>, binary: &Payload) -> Result<bool, Cause> {
+    let ask = Command::root(&["shasum", "-a", "256", paths::NODE_EXPORTER]);
+    let found = host.ask(ask).await?;
+    let same = found.success() && found.text().starts_with(binary.sha256());
+    Ok(same && host.has_attributes(paths::NODE_EXPORTER, &Owner::root(), 0o755).await?)
+}
+
+/// A host of the system before us has no stamp, and is left as it is: any wrapper that starts the
+/// exporter will do.
+async fn is_the_originals(host: &Host<'_>) -> Result<bool, Cause> {
+    let wrapper = host.read(paths::NODE_EXPORTER_WRAPPER).await?.unwrap_or_default();
+    if !String::from_utf8_lossy(&wrapper).contains(paths::NODE_EXPORTER) {
+        return Ok(false);
+    }
+    for path in [paths::NODE_EXPORTER, paths::NODE_EXPORTER_WRAPPER] {
+        if !host.has_attributes(path, &Owner::root(), 0o755).await? {
+            return Ok(false);
+        }
+    }
+    let job = plist::node_exporter();
+    host.is_file(paths::NODE_EXPORTER_PLIST, job.as_bytes(), &Owner::root(), 0o644).await
 }

@@ -69,16 +69,21 @@ pub const PF_ANCHOR: &str = "/etc/pf.anchors/tuist.runners";
 pub const PF_CONF: &str = "/etc/pf.conf";
 /// The job that loads and enables the firewall at boot.
 pub const PF_PLIST: &str = "/Library/LaunchDaemons/dev.tuist.pfctl-runners.plist";
-/// Present from before a setting changes that macOS reads at boot until the next boot: macOS
-/// empties this folder then.
-pub const BOOT_PENDING: &str = "/private/tmp/applecart-boot-pending";
-/// How often each password was tried since boot; macOS empties this folder when it starts.
-pub const PASSWORD_TRIES: &str = "/private/tmp/applecart-password-tries";
+/// Says in which boot a setting changed that macOS reads at the next one. Not in a folder that
+/// macOS empties: it does that between boots as well.
+pub const BOOT_PENDING: &str = "/etc/tart-kubelet/boot-pending";
 
 /// The launchd job of `user`'s runner, where its own `svc.sh` puts it.
 #[must_use]
 pub fn runner_plist(user: &crate::UserName, job: &str) -> String {
     format!("/Users/{user}/Library/LaunchAgents/{job}.plist")
+}
+
+/// How often each password was tried, with the boot in which; the user's own, for there is no sudo
+/// yet.
+#[must_use]
+pub fn password_tries(user: &crate::UserName) -> String {
+    format!("/Users/{user}/.applecart-password-tries")
 }
 
 /// The sudo rule of `user`.

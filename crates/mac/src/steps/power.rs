@@ -5,8 +5,19 @@
 use super::{Applied, Cause, Host, State, paths, pending, scripts};
 use crate::{Command, Privilege};
 
-/// Energy settings that must be 0, in minutes until something goes to sleep.
-const PMSET: [&str; 3] = ["sleep", "displaysleep", "disksleep"];
+/// Energy settings, and what each must be. The first three are minutes until something goes to
+/// sleep.
+const PMSET: [(&str, &str); 5] = [
+    ("sleep", "0"),
+    ("displaysleep", "0"),
+    ("disksleep", "0"),
+    ("powernap", "0"),
+    // After a power cut nobody is there to press its button.
+    ("autorestart", "1"),
+];
+
+/// Settings that a Mac without the means for them does not show.
+const NOT_EVERYWHERE: [&str; 2] = ["powernap", "autorestart"];
 
 /// One preference as it shall be.
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +115,7 @@ pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
             "a setting would end the session, or leave VMs without addresses",
         ));
     }
-    if pending::read(host, paths::BOOT_PENDING).await?.is_some() {
+    if awaits_boot(host).await? {
         return Ok(State::AwaitsBoot("programs may use the local network after the next boot"));
     }
     Ok(State::Converged)
@@ -112,13 +123,13 @@ pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
 
 pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
     if !never_sleeps(host).await? {
-        let settings = PMSET.iter().flat_map(|key| [*key, "0"]);
+        let settings = PMSET.iter().flat_map(|(key, value)| [*key, *value]);
         let argv: Vec<&str> = ["pmset", "-a"].into_iter().chain(settings).collect();
         host.run(Command::root(&argv)).await?;
     }
     let differing = differing(host).await?;
     if differing.iter().any(|preference| preference.domain == LOCAL_NETWORK) {
-        pending::mark(host, paths::BOOT_PENDING, "boot").await?;
+        pending::mark(host, paths::BOOT_PENDING, &boot(host).await?).await?;
     }
     for preference in differing {
         let write = [&["write", preference.domain, preference.key], preference.value].concat();
@@ -133,7 +144,24 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
 
 async fn never_sleeps(host: &Host<'_>) -> Result<bool, Cause> {
     let shown = host.run(Command::root(&["pmset", "-g"])).await?.text();
-    Ok(PMSET.iter().all(|key| setting(&shown, key) == Some("0")))
+    Ok(PMSET.iter().all(|(key, value)| match setting(&shown, key) {
+        Some(found) => found == *value,
+        None => NOT_EVERYWHERE.contains(key),
+    }))
+}
+
+/// Whether the host has not booted since a setting changed that it reads then.
+async fn awaits_boot(host: &Host<'_>) -> Result<bool, Cause> {
+    let Some(since) = pending::read(host, paths::BOOT_PENDING).await? else { return Ok(false) };
+    Ok(since == boot(host).await?)
+}
+
+/// What the present boot is called: another one each time, whatever the clock says.
+async fn boot(host: &Host<'_>) -> Result<String, Cause> {
+    let ask = Command::user(&["sysctl", "-n", "kern.bootsessionuuid"]);
+    let boot = host.run(ask.clone()).await?;
+    let name = boot.text().trim().to_owned();
+    if name.is_empty() { Err(super::failed(&ask, &boot)) } else { Ok(name) }
 }
 
 /// The value in a line such as ` sleep   0 (sleep prevented by sharingd)`.

@@ -76,18 +76,24 @@ done
 /// The scripts that change nothing on a host that is as it shall be.
 pub const LOOKS: [Script; 2] = [END_LEFTOVERS, READ_PREFERENCES];
 
-/// Counts a try of the password whose mark is on stdin, unless it was tried twice since boot.
+/// Counts a try of the password whose mark is on stdin, unless it was tried twice in this boot.
 ///
-/// The mark is a short digest: it tells two passwords apart and gives none away.
+/// The mark is a short digest: it tells two passwords apart and gives none away. What was tried in
+/// another boot is forgotten, as macOS forgets it.
 pub const COUNT_TRY: Script = Script {
     name: "count a password try",
     text: r#"set -eu
 umask 077
-tries=/private/tmp/applecart-password-tries
+tries=$HOME/.applecart-password-tries
 read -r mark
+boot=$(sysctl -n kern.bootsessionuuid)
+test -n "$boot"
 touch "$tries"
-if [ "$(grep -cxF -e "$mark" "$tries")" -ge 2 ]; then exit 75; fi
-printf '%s\n' "$mark" >>"$tries"
+if [ "$(grep -cxF -e "$boot $mark" "$tries")" -ge 2 ]; then exit 75; fi
+kept=$(grep -F -e "$boot " "$tries" || true)
+printf '%s%s\n' "${kept:+$kept
+}" "$boot $mark" >"$tries.new"
+mv -f "$tries.new" "$tries"
 "#,
 };
 
@@ -96,12 +102,13 @@ pub const FORGET_TRIES: Script = Script {
     name: "forget a password's tries",
     text: r#"set -eu
 umask 077
-tries=/private/tmp/applecart-password-tries
+tries=$HOME/.applecart-password-tries
 read -r mark
 if [ ! -e "$tries" ]; then exit 0; fi
-kept=$(grep -vxF -e "$mark" "$tries" || true)
+kept=$(grep -v -e " $mark\$" "$tries" || true)
 printf '%s' "${kept:+$kept
-}" >"$tries"
+}" >"$tries.new"
+mv -f "$tries.new" "$tries"
 "#,
 };
 
@@ -187,7 +194,16 @@ tar -xzf "$staged/archive" -C "$staged"
 test -x "$staged/tart.app/Contents/MacOS/tart"
 chown -R root:wheel "$staged/tart.app"
 chmod 0755 "$staged/tart.app"
-if pgrep -f 'MacOS/[t]art run|[V]irtualization.VirtualMachine' >/dev/null; then exit 75; fi
+found=0
+said=$(pgrep -f 'MacOS/[t]art run|[V]irtualization.VirtualMachine' 2>&1 >/dev/null) || found=$?
+case $found:$said in
+  0:*) exit 75 ;;
+  1:) ;;
+  *)
+    echo "cannot tell whether a VM runs: pgrep ended with status $found: $said" >&2
+    exit 1
+    ;;
+esac
 if [ -e /usr/local/lib/tart.app ]; then mv /usr/local/lib/tart.app "$staged/old"; fi
 mv "$staged/tart.app" /usr/local/lib/tart.app
 "#,
@@ -224,6 +240,8 @@ umask 077
 mkdir -p /etc/tuist
 key=/etc/tuist/tailscale-auth-key
 socket=/var/run/tailscaled.socket
+# A file that is there keeps its mode.
+rm -f "$key"
 trap 'rm -f "$key"' EXIT
 cat >"$key"
 wait_for() {
@@ -236,6 +254,8 @@ wait_for() {
   return 1
 }
 wait_for test -S "$socket"
+# The socket of a daemon that was ended may still be there, with nobody behind it.
+wait_for /usr/local/bin/tailscale --socket="$socket" status --json
 /usr/local/bin/tailscale --socket="$socket" up --auth-key="file:$key" --reset --ssh=false \
   --hostname="$1" --timeout=60s ${2:+"--advertise-tags=$2"}
 wait_for /usr/local/bin/tailscale --socket="$socket" ip -4
@@ -365,8 +385,10 @@ mod tests {
     fn scripts_name_the_same_paths_and_pattern_as_the_code() {
         use crate::steps::paths;
         assert!(END_LEFTOVERS.text.contains(&COMMAND_MARK[1..]));
+        let tries = paths::password_tries(&"u".parse().unwrap());
+        let (_, in_home) = tries.split_once("/u/").unwrap();
         for script in [COUNT_TRY, FORGET_TRIES] {
-            assert!(script.text.contains(paths::PASSWORD_TRIES), "{script:?}");
+            assert!(script.text.contains(&format!("$HOME/{in_home}")), "{script:?}");
         }
         assert!(INSTALL_SUDOERS.text.contains(&paths::sudoers(&"u".parse().unwrap())[..15]));
         assert!(

@@ -14,11 +14,19 @@ const JOIN_TIMEOUT: Duration = Duration::from_mins(3);
 /// Tens of megabytes over a slow uplink.
 const UNPACK_TIMEOUT: Duration = Duration::from_mins(10);
 
+/// The stamp from before the first change until the host has joined: whatever is there meanwhile is
+/// neither ours nor that of the system before us.
+const UNFINISHED: &str = "unfinished\n";
+
+/// A host that the original put into its tailnet has no stamp, and is left as it is.
 pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
     let Some(wanted) = &host.desired.fleet().tailscale else { return Ok(State::Converged) };
     let stamp = host.read(paths::TAILSCALE_STAMP).await?;
-    if stamp.is_none_or(|found| found != stamp_of(wanted)) {
-        return Ok(State::Differs("Tailscale is missing, of another version, or has other tags"));
+    if stamp.is_some_and(|found| found != stamp_of(wanted)) {
+        return Ok(State::Differs("Tailscale is of another version, or has other tags"));
+    }
+    if !has_programs(host).await? {
+        return Ok(State::Differs("Tailscale is missing"));
     }
     if !has_definition(host).await? {
         return Ok(State::Differs("the job of Tailscale's daemon is missing or another"));
@@ -33,7 +41,11 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
     let Some(wanted) = &host.desired.fleet().tailscale else { return Ok(Applied::Done) };
     let stamp = host.read(paths::TAILSCALE_STAMP).await?.unwrap_or_default();
     let stamp = String::from_utf8_lossy(&stamp).into_owned();
-    let installed = stamp.split_whitespace().next() == Some(wanted.archive.sha256());
+    let installed = stamp.split_whitespace().next() == Some(wanted.archive.sha256())
+        && has_programs(host).await?;
+    if stamp.is_empty() {
+        host.write(paths::TAILSCALE_STAMP, UNFINISHED, Owner::root(), 0o644).await?;
+    }
     if !installed {
         let arguments = [wanted.archive.sha256()];
         let unpack = Command::script(scripts::UNPACK_TAILSCALE, &arguments, Privilege::Root);
@@ -67,6 +79,16 @@ async fn join(host: &Host<'_>, wanted: &Tailscale) -> Result<(), Cause> {
 
 fn stamp_of(wanted: &Tailscale) -> String {
     format!("{} {}\n", wanted.archive.sha256(), wanted.tags.join(","))
+}
+
+/// Both, for a daemon that still runs may have lost its program.
+async fn has_programs(host: &Host<'_>) -> Result<bool, Cause> {
+    for path in [paths::TAILSCALE, paths::TAILSCALED] {
+        if !host.has_attributes(path, &Owner::root(), 0o755).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 async fn has_definition(host: &Host<'_>) -> Result<bool, Cause> {

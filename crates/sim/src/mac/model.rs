@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use applecart_api::keys::AGENT_JOB;
-use applecart_mac::{HostKey, kcpassword, paths, pf as rules, plist};
+use applecart_mac::{HostKey, MacError, kcpassword, paths, pf as rules, plist};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use super::AgentStart;
 use super::files::Files;
-use super::launchd::{AgentHealth, Launchd, parse_plist};
+use super::launchd::{AgentHealth, Domain, Launchd, parse_plist};
 use super::pf::Pf;
+use super::{AgentStart, DaemonChange, DaemonStart};
 
 /// What macOS appends when it signs a binary here.
 pub(super) const SIGNATURE: &[u8] = b"\n<signature>";
@@ -28,6 +28,9 @@ const LOGIN_TAKES: Duration = Duration::from_secs(2);
 /// How long a session that is told to end is still there, and its loginwindow with it.
 const SESSION_ENDS: Duration = Duration::from_secs(3);
 
+/// What a write says that there is no room for.
+pub(super) const NO_ROOM: &str = "No space left on device\n";
+
 /// The user's number.
 pub(super) const UID: u32 = 501;
 
@@ -35,6 +38,15 @@ pub(super) const UID: u32 = 501;
 pub(super) enum Notice {
     Started(AgentStart),
     Stopped,
+    Daemon(DaemonChange),
+}
+
+/// What is free on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    Enough,
+    /// Not for a byte more.
+    Nothing,
 }
 
 /// What GitHub takes from a runner that registers.
@@ -64,6 +76,8 @@ pub(super) struct Model {
     restarts_at: Option<Instant>,
     session_from: Option<Instant>,
     pub(super) vms: u32,
+    /// How many boots there were.
+    boots: u64,
     pub(super) host_key: HostKey,
     pub(super) agent_health: AgentHealth,
     /// Whether launchd refuses to restart loginwindow, as newer versions may.
@@ -77,6 +91,10 @@ pub(super) struct Model {
     pub(super) tailnet: Option<(String, String)>,
     /// What GitHub takes from a runner that registers here.
     pub(super) github: Github,
+    /// How every `pgrep` ends, and what it complains about, while something is wrong with it.
+    pub(super) pgrep_trouble: Option<(i32, String)>,
+    /// A disk of this machine's is filled there, not here.
+    pub(super) room: Room,
     /// Which revision of an inode the kernel has verified.
     verified: BTreeMap<u64, u64>,
     pub(super) notices: Vec<Notice>,
@@ -102,6 +120,8 @@ impl Model {
             ("pmset sleep", "1"),
             ("pmset displaysleep", "10"),
             ("pmset disksleep", "10"),
+            ("pmset powernap", "1"),
+            ("pmset autorestart", "0"),
             ("scutil ComputerName", "Mac mini"),
             ("scutil LocalHostName", "Mac-mini"),
         ];
@@ -119,6 +139,7 @@ impl Model {
             restarts_at: None,
             session_from: None,
             vms: 0,
+            boots: 0,
             host_key: HostKey(format!("SHA256:{}", STANDARD_NO_PAD.encode(digest))),
             agent_health: AgentHealth::default(),
             kickstart_refused: false,
@@ -127,6 +148,8 @@ impl Model {
             tailnet_key: None,
             tailnet: None,
             github: Github::default(),
+            pgrep_trouble: None,
+            room: Room::Enough,
             verified: BTreeMap::new(),
             notices: Vec::new(),
             leftovers: Vec::new(),
@@ -139,6 +162,7 @@ impl Model {
     pub(super) fn shut_down(&mut self) {
         self.leftovers.clear();
         self.stop_agent();
+        self.stop_daemons(Domain::System);
         self.launchd.reboot();
         self.vms = 0;
         self.pf = Pf::default();
@@ -146,16 +170,39 @@ impl Model {
         self.session_from = None;
         self.restarts_at = None;
         self.wrong_in_a_row = 0;
+        self.empty_temporary();
+    }
+
+    /// Empties the folder that macOS empties at boot, and of old files in between.
+    pub(super) fn empty_temporary(&mut self) {
         self.files.remove("/private/tmp");
         self.files.folder("/private/tmp", "root:wheel", 0o1777);
     }
 
+    /// Refuses a write that there is no room for.
+    pub(super) fn needs_room(&self, doing: &str) -> Result<(), MacError> {
+        if self.room == Room::Enough {
+            return Ok(());
+        }
+        let (doing, stderr) = (doing.to_owned(), NO_ROOM.to_owned());
+        Err(MacError::Refused { doing, status: 1, stderr })
+    }
+
+    /// What this boot is called.
+    pub(super) fn boot_session(&self) -> String {
+        let HostKey(key) = &self.host_key;
+        let digest = Sha256::digest(format!("{key} {}", self.boots));
+        let hex = digest.iter().fold(String::new(), |text, byte| text + &format!("{byte:02X}"));
+        [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..32]].join("-")
+    }
+
     /// Starts what starts by itself.
     pub(super) fn boot(&mut self) {
+        self.boots += 1;
         // macOS loads the main ruleset but leaves the filter off; a broken file loads nothing.
         let _ = self.pf.load(&self.files, None, paths::PF_CONF, false);
         for path in self.files.in_folder("/Library/LaunchDaemons") {
-            self.load_job(&path);
+            self.load_job(Domain::System, &path);
         }
         self.start_loginwindow();
     }
@@ -172,15 +219,17 @@ impl Model {
         if self.restarts_at.is_some_and(|at| at <= now) {
             self.start_loginwindow();
         }
+        for (domain, label) in self.launchd.due() {
+            self.start_job(domain, &label);
+        }
     }
 
     /// Takes a job in and starts it. False: not a job that launchd accepts.
-    pub(super) fn load_job(&mut self, path: &str) -> bool {
+    pub(super) fn load_job(&mut self, domain: Domain, path: &str) -> bool {
         let Some(stat) = self.files.stat(path) else { return false };
-        let owner = if path.starts_with("/Users/") {
-            format!("{}:staff", self.user)
-        } else {
-            "root:wheel".to_owned()
+        let owner = match domain {
+            Domain::Gui => format!("{}:staff", self.user),
+            Domain::System => "root:wheel".to_owned(),
         };
         if stat.owner != owner || stat.mode & 0o022 != 0 {
             return false;
@@ -189,36 +238,86 @@ impl Model {
             return false;
         };
         let label = definition.label.clone();
-        if self.launchd.job(&label).is_some() {
+        if self.launchd.job(domain, &label).is_some() || self.launchd.is_disabled(domain, &label) {
             return false;
         }
-        self.launchd.insert(definition);
+        if label == AGENT_JOB && self.agent_health == AgentHealth::LostOnReload {
+            return true;
+        }
+        self.launchd.insert(domain, definition);
         if label == plist::FIREWALL_JOB
             && self.pf.load(&self.files, None, paths::PF_CONF, false).is_ok()
         {
             self.pf.take_reference();
         }
-        if label == AGENT_JOB {
-            self.start_agent();
-        } else if label != plist::FIREWALL_JOB {
-            self.start_daemon(&label);
+        if label != plist::FIREWALL_JOB {
+            self.start_job(domain, &label);
         }
         true
     }
 
+    /// Starts a job's process.
+    pub(super) fn start_job(&mut self, domain: Domain, label: &str) {
+        if (domain, label) == (Domain::System, AGENT_JOB) {
+            self.start_agent();
+        } else {
+            self.start_daemon(domain, label);
+        }
+    }
+
+    /// Ends a job's process, if there is one, and starts another; soon, if the last one is young.
+    pub(super) fn restart_job(&mut self, domain: Domain, label: &str) {
+        if (domain, label) == (Domain::System, AGENT_JOB) {
+            if self.agent_health == AgentHealth::KickIgnored {
+                return;
+            }
+            self.stop_agent();
+        } else {
+            self.stop_daemon(domain, label);
+        }
+        if self.launchd.job(domain, label).is_some_and(|job| !job.is_throttled()) {
+            self.start_job(domain, label);
+        }
+    }
+
     /// Starts a job that is no more to us than a process.
-    pub(super) fn start_daemon(&mut self, label: &str) {
+    fn start_daemon(&mut self, domain: Domain, label: &str) {
         let pid = self.launchd.new_pid();
-        let program = self.launchd.job(label).and_then(|job| job.definition.arguments.first());
-        let there = program.cloned().is_some_and(|program| self.files.stat(&program).is_some());
-        if let Some(job) = self.launchd.job(label) {
-            job.pid = there.then_some(pid);
+        let Some(job) = self.launchd.job(domain, label) else { return };
+        let definition = job.definition.clone();
+        let program = definition.arguments.first();
+        if program.is_none_or(|path| self.files.stat(path).is_none()) {
+            return;
+        }
+        if let Some(job) = self.launchd.job(domain, label) {
+            job.starts(pid);
+        }
+        if domain == Domain::System {
+            let (words, log) = (definition.arguments, definition.log);
+            let start = DaemonStart { label: label.to_owned(), pid, words, log };
+            self.notices.push(Notice::Daemon(DaemonChange::Started(start)));
+        }
+    }
+
+    /// Ends the process of a job that is no more to us than that.
+    pub(super) fn stop_daemon(&mut self, domain: Domain, label: &str) {
+        let stopped = self.launchd.job(domain, label).and_then(|job| job.pid.take());
+        if stopped.is_some() && domain == Domain::System {
+            self.notices.push(Notice::Daemon(DaemonChange::Stopped(label.to_owned())));
+        }
+    }
+
+    fn stop_daemons(&mut self, domain: Domain) {
+        for (of, label) in self.launchd.labels() {
+            if of == domain && label != AGENT_JOB {
+                self.stop_daemon(domain, &label);
+            }
         }
     }
 
     /// The host's address in the tailnet, while its daemon runs.
     pub(super) fn tailnet_address(&mut self) -> Option<&'static str> {
-        let runs = self.launchd.job(plist::TAILSCALE_JOB)?.pid.is_some();
+        let runs = self.launchd.job(Domain::System, plist::TAILSCALE_JOB)?.pid.is_some();
         (runs && self.tailnet.is_some()).then_some("100.100.1.2")
     }
 
@@ -229,8 +328,8 @@ impl Model {
         }
         let kubeconfig = self.files.read(paths::KUBECONFIG);
         let pid = self.launchd.new_pid();
-        let Some(job) = self.launchd.job(AGENT_JOB) else { return };
-        job.pid = Some(pid);
+        let Some(job) = self.launchd.job(Domain::System, AGENT_JOB) else { return };
+        job.starts(pid);
         let args = job.definition.arguments.iter().skip(1).cloned().collect();
         let environment = job.definition.environment.clone();
         self.notices.push(Notice::Started(AgentStart { pid, args, environment, kubeconfig }));
@@ -238,7 +337,7 @@ impl Model {
 
     /// Ends the agent's process, if there is one. Its job stays.
     pub(super) fn stop_agent(&mut self) {
-        if let Some(job) = self.launchd.job(AGENT_JOB)
+        if let Some(job) = self.launchd.job(Domain::System, AGENT_JOB)
             && job.pid.take().is_some()
         {
             self.notices.push(Notice::Stopped);
@@ -268,6 +367,7 @@ impl Model {
     pub(super) fn end_loginwindow(&mut self) {
         self.loginwindow = None;
         self.restarts_at = None;
+        self.launchd.end_session();
         self.vms = if self.session_from.take().is_some() { 0 } else { self.vms };
     }
 
@@ -287,7 +387,7 @@ impl Model {
             self.session_from = Some(at + LOGIN_TAKES);
             let agents = format!("/Users/{}/Library/LaunchAgents", self.user);
             for path in self.files.in_folder(&agents) {
-                self.load_job(&path);
+                self.load_job(Domain::Gui, &path);
             }
         } else {
             let sealed = kcpassword::encode(kcpassword::SEALED);

@@ -1,14 +1,17 @@
 //! What a real shell, a real agent and a person ask of the model: the way in for every transport
 //! that is not a [`SimSession`].
 
+use std::net::IpAddr;
+
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use applecart_api::keys::AGENT_JOB;
 use applecart_mac::{MacError, Output};
 
 use super::files::Files;
-use super::model::LOCKED_AFTER_TRIES;
+use super::launchd::Domain;
+use super::model::{LOCKED_AFTER_TRIES, Room};
 use super::{SimMac, tools};
 
 /// How long a tool may take, as long as the longest that any step waits for one.
@@ -24,6 +27,31 @@ pub enum Sudo {
     /// Not with this password; with what sudo says.
     Refused(String),
 }
+
+/// What launchd started a job of root's with that is not the agent's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DaemonStart {
+    /// Its label.
+    pub label: String,
+    /// Its process's number, as launchd tells it.
+    pub pid: u32,
+    /// Its program and arguments.
+    pub words: Vec<String>,
+    /// Where its output goes.
+    pub log: Option<String>,
+}
+
+/// What became of such a job's process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DaemonChange {
+    /// It starts.
+    Started(DaemonStart),
+    /// The process of the job of this label ends.
+    Stopped(String),
+}
+
+/// Told of every such change.
+pub type OnDaemon = Arc<dyn Fn(DaemonChange) + Send + Sync>;
 
 fn words(argv: &[String]) -> Vec<&str> {
     argv.iter().map(String::as_str).collect()
@@ -62,25 +90,81 @@ impl SimMac {
         self.connect().call(format!("sudo {what}"), false, TOOL_TIMEOUT, act).await
     }
 
-    /// The agent's process has ended by itself.
-    pub fn agent_ended(&self, pid: u32) {
+    /// Calls this when the process of a job of root's starts and ends.
+    pub fn on_daemon(&self, tell: OnDaemon) {
+        self.lock().on_daemon = Some(tell);
+    }
+
+    /// The process of a job has ended by itself.
+    pub fn process_ended(&self, pid: u32) {
+        self.change(|state| state.model.launchd.ended(pid));
+    }
+
+    /// Starts a job of root's or the agent again if it is there and its process is not.
+    pub fn keep_alive(&self, label: &str) {
         self.change(|state| {
-            if let Some(job) = state.model.launchd.job(AGENT_JOB)
-                && job.pid == Some(pid)
-            {
-                job.pid = None;
+            let job = state.model.launchd.job(Domain::System, label);
+            if !state.off && job.is_some_and(|job| job.pid.is_none()) {
+                state.model.start_job(Domain::System, label);
             }
         });
     }
 
-    /// Starts the agent again if its job is there and its process is not.
-    pub fn keep_agent_alive(&self) {
+    /// Makes the tailnet take this key alone.
+    pub fn set_tailnet_key(&self, key: &str) {
+        self.lock().model.tailnet_key = Some(key.to_owned());
+    }
+
+    /// Makes GitHub take this registration token alone, and refuse releases below 2.`least`.
+    pub fn set_github(&self, token: &str, least: u32) {
+        let mut inner = self.lock();
+        inner.model.github.token = Some(token.to_owned());
+        inner.model.github.least_release = least;
+    }
+
+    /// Gives the Mac's own runner a job, or ends it.
+    pub fn set_runner_job(&self, has: bool) {
+        self.lock().model.github.has_job = has;
+    }
+
+    /// What the Mac joined its tailnet as, if it did: name and tags.
+    #[must_use]
+    pub fn tailnet(&self) -> Option<(String, String)> {
+        self.lock().model.tailnet.clone()
+    }
+
+    /// Its address in its tailnet, while the daemon there runs.
+    #[must_use]
+    pub fn tailnet_address(&self) -> Option<IpAddr> {
+        self.lock().model.tailnet_address().and_then(|address| address.parse().ok())
+    }
+
+    /// Whether a launchd job has a process.
+    #[must_use]
+    pub fn job_runs(&self, label: &str) -> bool {
         self.change(|state| {
-            let job = state.model.launchd.job(AGENT_JOB);
-            if !state.off && job.is_some_and(|job| job.pid.is_none()) {
-                state.model.start_agent();
-            }
-        });
+            state.model.pass_time();
+            let launchd = &mut state.model.launchd;
+            [Domain::System, Domain::Gui]
+                .into_iter()
+                .any(|domain| launchd.job(domain, label).is_some_and(|job| job.pid.is_some()))
+        })
+    }
+
+    /// Empties the folder for temporary files, as macOS does now and then without a boot.
+    pub fn empty_temporary(&self) {
+        self.lock().model.empty_temporary();
+    }
+
+    /// Makes every `pgrep` end like this, or do its work again.
+    pub fn set_pgrep_trouble(&self, trouble: Option<(i32, &str)>) {
+        let trouble = trouble.map(|(status, said)| (status, said.to_owned()));
+        self.lock().model.pgrep_trouble = trouble;
+    }
+
+    /// Leaves no room on the disk, or as much as before. For a Mac whose files are in memory.
+    pub fn set_disk_full(&self, full: bool) {
+        self.lock().model.room = if full { Room::Nothing } else { Room::Enough };
     }
 
     /// Gives the account another password, which nobody is told.
@@ -90,7 +174,12 @@ impl SimMac {
 
     /// Makes a file or folder root's.
     pub fn give_away(&self, path: &str) {
-        self.lock().model.files.chown(path, "root:wheel", 0o755);
+        self.give(path, "root:wheel", 0o755);
+    }
+
+    /// Gives a file or folder another owner and mode.
+    pub fn give(&self, path: &str, owner: &str, mode: u32) {
+        self.lock().model.files.chown(path, owner, mode);
     }
 
     /// Locks the account, as too many wrong passwords do, or unlocks it.

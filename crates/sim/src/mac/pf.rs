@@ -21,6 +21,8 @@ const MAIN: &str = "";
 const BRIDGE: &str = "bridge100";
 /// The network behind it.
 const VMS: &str = "192.168.64.0/22";
+/// Where macOS translates the addresses of VMs.
+const FOR_VMS: &str = "nat-anchor \"com.apple.internet-sharing\" all";
 /// The end of every load that failed.
 const NOT_LOADED: &str = "pfctl: Syntax error in config file: pf rules not loaded\n";
 
@@ -44,6 +46,8 @@ pub(super) struct Pf {
     references: Vec<u64>,
     next_token: u64,
     rulesets: BTreeMap<String, Vec<Line>>,
+    /// By scope, where addresses are translated.
+    translations: BTreeMap<String, Vec<String>>,
     /// By scope and name: the same name in another scope is another table.
     tables: BTreeMap<(String, String), Table>,
     /// What macOS put into the main ruleset for VMs; lost with it.
@@ -166,6 +170,11 @@ impl Pf {
             _ => None,
         });
         self.rulesets.insert(part.scope.clone(), lines.collect());
+        let translations = part.statements.iter().filter_map(|(_, statement)| match statement {
+            Statement::Translation(line) => Some(line.clone()),
+            _ => None,
+        });
+        self.translations.insert(part.scope.clone(), translations.collect());
         for (_, definition) in part.tables() {
             let key = (part.scope.clone(), definition.name.clone());
             let table = self.tables.entry(key).or_default();
@@ -206,7 +215,7 @@ impl Pf {
         let names = |end: &End| end.address.as_deref().and_then(grammar::table_name) == Some(name);
         let uses = |line: &Line| match line {
             Line::Rule(rule) => names(&rule.from) || names(&rule.to),
-            Line::Anchor(_) => false,
+            Line::Anchor(..) => false,
         };
         self.rulesets.iter().any(|(of, lines)| {
             let own = self.tables.contains_key(&(of.clone(), name.to_owned()));
@@ -301,11 +310,24 @@ impl Pf {
         self.rulesets.get(anchor.unwrap_or(MAIN)).into_iter().flatten().map(Line::to_string)
     }
 
+    /// Where addresses of a scope are translated, as pfctl prints it.
+    pub(super) fn translations_of(&self, anchor: Option<&str>) -> impl Iterator<Item = &str> {
+        let scope = anchor.unwrap_or(MAIN);
+        let for_vms = (scope == MAIN && self.translates_for_vms).then_some(FOR_VMS);
+        let loaded = self.translations.get(scope).into_iter().flatten();
+        loaded.map(String::as_str).chain(for_vms)
+    }
+
     /// Forgets the rules of exactly one scope.
     pub(super) fn flush_rules(&mut self, anchor: Option<&str>) {
         self.rulesets.remove(anchor.unwrap_or(MAIN));
-        self.translates_for_vms &= anchor.is_some();
         self.drop_unused();
+    }
+
+    /// Forgets where addresses of exactly one scope are translated.
+    pub(super) fn flush_translations(&mut self, anchor: Option<&str>) {
+        self.translations.remove(anchor.unwrap_or(MAIN));
+        self.translates_for_vms &= anchor.is_some();
     }
 
     /// Destroys all tables of exactly one scope; how many.
@@ -377,7 +399,7 @@ impl Pf {
         let lines = self.rulesets.get(scope).into_iter().flatten();
         for line in lines {
             let decided = match line {
-                Line::Anchor(name) => {
+                Line::Anchor(name, narrowed) if self.matches(narrowed, scope, packet) => {
                     let below = self.attached(scope, name);
                     below.into_iter().any(|below| self.evaluate(below, packet, passes))
                 }
@@ -385,7 +407,7 @@ impl Pf {
                     *passes = rule.pass;
                     rule.quick
                 }
-                Line::Rule(_) => false,
+                Line::Anchor(..) | Line::Rule(_) => false,
             };
             if decided {
                 return true;

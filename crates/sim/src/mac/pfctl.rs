@@ -154,6 +154,8 @@ fn show(mac: &Model, what: &str, anchor: Option<&str>) -> Option<String> {
         Some(format!("Status: {status}\n"))
     } else if is_short_for("rules", what) {
         Some(lines(pf.rules_of(anchor)))
+    } else if is_short_for("nat", what) {
+        Some(lines(pf.translations_of(anchor)))
     } else if is_short_for("Tables", what) {
         Some(lines(pf.tables_of(anchor)))
     } else if is_short_for("References", what) {
@@ -172,11 +174,16 @@ fn flush(mac: &mut Model, what: &str, anchor: Option<&str>) -> Option<String> {
         mac.pf.flush_rules(anchor);
         return Some("rules cleared\n".to_owned());
     }
+    if is_short_for("nat", what) {
+        mac.pf.flush_translations(anchor);
+        return Some("nat cleared\n".to_owned());
+    }
     if what != "all" {
         return None;
     }
     let count = mac.pf.kill_tables(anchor);
     mac.pf.flush_rules(anchor);
+    mac.pf.flush_translations(anchor);
     let own = format!("rules cleared\nnat cleared\ndummynet cleared\n{count} tables deleted.\n");
     let whole = "0 states cleared\nsource tracking entries cleared\npf: statistics cleared\n\
                  pf: interface flags reset\n";

@@ -1,17 +1,22 @@
 //! Our own constant scripts, by name: what each would do on a real Mac, as one effect.
 
-use applecart_mac::{Output, Script, paths, pf, plist, scripts};
+use applecart_mac::{Output, Script, UserName, paths, pf, plist, scripts};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::model::Model;
+use super::launchd::Domain;
+use super::model::{Model, NO_ROOM, Room};
 use super::tools::{fail, ok};
 
-/// How often a password may be tried since boot; the real script says the same.
+/// How often a password may be tried in a boot; the real script says the same.
 const TRIES: usize = 2;
 
 /// Runs a script with its arguments and what is left of stdin.
 pub(super) fn run(mac: &mut Model, script: Script, arguments: &[String], stdin: &Bytes) -> Output {
+    // Every other one writes something.
+    if mac.room == Room::Nothing && !scripts::LOOKS.contains(&script) {
+        return fail(1, NO_ROOM);
+    }
     match arguments {
         [] if script == scripts::COUNT_TRY => count_try(mac, stdin),
         [] if script == scripts::FORGET_TRIES => forget_tries(mac, stdin),
@@ -53,25 +58,33 @@ pub(super) fn run(mac: &mut Model, script: Script, arguments: &[String], stdin: 
     }
 }
 
+fn tries_of(mac: &Model) -> Option<String> {
+    Some(paths::password_tries(&mac.user.parse::<UserName>().ok()?))
+}
+
 fn count_try(mac: &mut Model, stdin: &Bytes) -> Output {
-    let mark = String::from_utf8_lossy(stdin).trim().to_owned();
-    let tries = mac.files.text(paths::PASSWORD_TRIES).unwrap_or_default();
-    if tries.lines().filter(|line| *line == mark).count() >= TRIES {
+    let Some(path) = tries_of(mac) else { return fail(1, "no home\n") };
+    let boot = mac.boot_session();
+    let line = format!("{boot} {}", String::from_utf8_lossy(stdin).trim());
+    let tries = mac.files.text(&path).unwrap_or_default();
+    if tries.lines().filter(|found| *found == line).count() >= TRIES {
         return fail(scripts::STATUS_TRIES_USED_UP, "");
     }
-    let owner = format!("{}:wheel", mac.user);
-    let tries = format!("{tries}{mark}\n");
-    mac.files.replace(paths::PASSWORD_TRIES, tries.into(), &owner, 0o600);
+    let kept = tries.lines().filter(|found| found.starts_with(&boot));
+    let tries = kept.chain([line.as_str()]).fold(String::new(), |text, line| text + line + "\n");
+    let owner = format!("{}:staff", mac.user);
+    mac.files.replace(&path, tries.into(), &owner, 0o600);
     ok("")
 }
 
 fn forget_tries(mac: &mut Model, stdin: &Bytes) -> Output {
-    let mark = String::from_utf8_lossy(stdin).trim().to_owned();
-    let Some(tries) = mac.files.text(paths::PASSWORD_TRIES) else { return ok("") };
-    let kept = tries.lines().filter(|line| *line != mark);
+    let Some(path) = tries_of(mac) else { return fail(1, "no home\n") };
+    let mark = format!(" {}", String::from_utf8_lossy(stdin).trim());
+    let Some(tries) = mac.files.text(&path) else { return ok("") };
+    let kept = tries.lines().filter(|line| !line.ends_with(&mark));
     let kept = kept.fold(String::new(), |text, line| text + line + "\n");
-    let owner = format!("{}:wheel", mac.user);
-    mac.files.replace(paths::PASSWORD_TRIES, kept.into(), &owner, 0o600);
+    let owner = format!("{}:staff", mac.user);
+    mac.files.replace(&path, kept.into(), &owner, 0o600);
     ok("")
 }
 
@@ -95,7 +108,8 @@ fn unpack_tailscale(mac: &mut Model, sha256: &str, archive: &Bytes) -> Output {
 }
 
 fn join_tailnet(mac: &mut Model, name: &str, tags: &str, key: &Bytes) -> Output {
-    if mac.launchd.job(plist::TAILSCALE_JOB).is_none_or(|job| job.pid.is_none()) {
+    let daemon = mac.launchd.job(Domain::System, plist::TAILSCALE_JOB);
+    if daemon.is_none_or(|job| job.pid.is_none()) {
         return fail(1, "waited in vain for: test -S /var/run/tailscaled.socket\n");
     }
     let given = String::from_utf8_lossy(key).trim().to_owned();
@@ -206,8 +220,11 @@ fn unpack_tart(mac: &mut Model, sha256: &str, archive: &Bytes) -> Output {
     if !archive.starts_with(b"tart ") {
         return fail(1, "tar: Error opening archive: Unrecognized archive format\n");
     }
-    if mac.vms > 0 {
-        return fail(scripts::STATUS_VMS_RUNNING, "");
+    let look = super::tools::run(mac, &["pgrep", "-f", scripts::VM_PATTERN], true);
+    match look.status {
+        0 => return fail(scripts::STATUS_VMS_RUNNING, ""),
+        1 if look.stderr.is_empty() => {}
+        status => return fail(1, format!("cannot tell whether a VM runs: {status}\n")),
     }
     mac.files.remove(paths::TART_APP);
     let program = format!("{}/Contents/MacOS/tart", paths::TART_APP);

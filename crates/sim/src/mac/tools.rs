@@ -5,7 +5,7 @@ use applecart_mac::{Output, paths, scripts};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::launchd::AgentHealth;
+use super::launchd::{AgentHealth, Domain};
 use super::model::{Model, SIGNATURE, UID};
 use super::pfctl;
 
@@ -21,7 +21,7 @@ pub(super) fn fail(status: i32, stderr: impl Into<String>) -> Output {
 pub(super) fn only_looks(argv: &[&str]) -> bool {
     matches!(
         argv,
-        ["true" | "stat" | "id" | "pgrep" | "shasum", ..]
+        ["true" | "stat" | "id" | "pgrep" | "shasum" | "sysctl", ..]
             | ["defaults", "read", ..]
             | ["defaults", "-currentHost", "read", ..]
             | ["pmset", "-g"]
@@ -40,7 +40,7 @@ fn needs_root(argv: &[&str]) -> bool {
             true
         }
         ["launchctl", verb, target, ..] => {
-            ["kickstart", "bootstrap", "bootout", "enable"].contains(verb)
+            ["kickstart", "bootstrap", "bootout", "enable", "disable"].contains(verb)
                 && target.starts_with("system")
         }
         ["defaults", "write", domain, ..] => domain.starts_with("/Library"),
@@ -64,6 +64,10 @@ pub(super) fn run(mac: &mut Model, argv: &[&str], as_root: bool) -> Output {
         }
         ["mv", "-f", from, to] if mac.files.rename(from, to) => ok(""),
         ["mv", "-f", from, _] => fail(1, format!("mv: {from}: No such file or directory\n")),
+        ["sysctl", "-n", "kern.bootsessionuuid"] => ok(format!("{}\n", mac.boot_session())),
+        ["pgrep", ..] if mac.pgrep_trouble.is_some() => {
+            mac.pgrep_trouble.clone().map_or_else(|| ok(""), |(status, said)| fail(status, said))
+        }
         ["pgrep", "-f", scripts::JOB_PATTERN] if mac.github.has_job => ok("4712\n"),
         ["pgrep", "-f", scripts::JOB_PATTERN] => fail(1, ""),
         ["pgrep", "-f", _] if mac.vms > 0 => ok("4711\n"),
@@ -144,11 +148,6 @@ fn hang_up_loginwindow(mac: &mut Model) -> Output {
 }
 
 fn launchctl(mac: &mut Model, arguments: &[&str]) -> Output {
-    let gui = format!("gui/{UID}");
-    let label = |target: &str| {
-        let inside = target.strip_prefix("system/").or_else(|| target.strip_prefix(&gui));
-        inside.unwrap_or(target).trim_start_matches('/').to_owned()
-    };
     match arguments {
         ["kickstart", flags @ .., "system/com.apple.loginwindow"]
             if mac.loginwindow_stuck || mac.kickstart_refused && !flags.is_empty() =>
@@ -166,61 +165,79 @@ fn launchctl(mac: &mut Model, arguments: &[&str]) -> Output {
             let pid = mac.loginwindow.map(|pid| format!("\tpid = {pid}\n")).unwrap_or_default();
             ok(format!("system/com.apple.loginwindow = {{\n{pid}}}\n"))
         }
-        ["print", domain] if *domain == gui => {
+        ["print", domain] if Domain::named(domain) == Some(Domain::Gui) => {
             if mac.has_session() {
                 ok("gui/501 = {\n\tsession = Aqua\n}\n")
             } else {
                 fail(125, "Could not print domain: 125: Domain does not support action\n")
             }
         }
-        ["print", target] => print_job(mac, &label(target)),
-        ["kickstart", "-k", target] if mac.launchd.job(&label(target)).is_none() => unknown(target),
-        ["kickstart", "-k", target] => {
-            if label(target) == AGENT_JOB {
-                mac.stop_agent();
-                mac.start_agent();
-            } else {
-                mac.start_daemon(&label(target));
-            }
+        ["bootstrap", domain, path] => bootstrap(mac, domain, path),
+        [verb, flags @ .., target] => match Domain::of_target(target) {
+            Some((domain, label)) => on_job(mac, &[&[*verb], flags].concat(), domain, label),
+            None => fail(64, "Unrecognized target specifier\n"),
+        },
+        _ => fail(64, "Unrecognized subcommand\n"),
+    }
+}
+
+fn bootstrap(mac: &mut Model, domain: &str, path: &str) -> Output {
+    let domain = Domain::named(domain);
+    let open = match domain {
+        Some(Domain::Gui) => mac.has_session(),
+        Some(Domain::System) => true,
+        None => false,
+    };
+    if open && domain.is_some_and(|domain| mac.load_job(domain, path)) {
+        return ok("");
+    }
+    fail(5, "Bootstrap failed: 5: Input/output error\n")
+}
+
+/// A command to one job.
+fn on_job(mac: &mut Model, words: &[&str], domain: Domain, label: &str) -> Output {
+    match words {
+        ["print"] => print_job(mac, domain, label),
+        ["enable" | "disable"] => {
+            mac.launchd.set_disabled(domain, label, words[0] == "disable");
             ok("")
         }
-        ["enable", _] => ok(""),
-        ["bootout", target] => {
-            if label(target) == AGENT_JOB {
+        ["bootout"] => {
+            if (domain, label) == (Domain::System, AGENT_JOB) {
                 mac.stop_agent();
+            } else {
+                mac.stop_daemon(domain, label);
             }
-            if mac.launchd.boot_out(&label(target)) {
+            if mac.launchd.boot_out(domain, label) {
                 ok("")
             } else {
                 fail(3, "Boot-out failed: 3: No such process\n")
             }
         }
-        ["bootstrap", "system", path] if mac.load_job(path) => ok(""),
-        ["bootstrap", domain, path]
-            if *domain == gui && mac.has_session() && mac.load_job(path) =>
-        {
+        ["kickstart", "-k"] if mac.launchd.job(domain, label).is_none() => unknown(label),
+        ["kickstart", "-k"] => {
+            mac.restart_job(domain, label);
             ok("")
         }
-        ["bootstrap", ..] => fail(5, "Bootstrap failed: 5: Input/output error\n"),
         _ => fail(64, "Unrecognized subcommand\n"),
     }
 }
 
-fn unknown(target: &str) -> Output {
-    fail(113, format!("Could not find service \"{target}\" in domain for system\n"))
+fn unknown(label: &str) -> Output {
+    fail(113, format!("Could not find service \"{label}\" in domain for system\n"))
 }
 
-fn print_job(mac: &mut Model, label: &str) -> Output {
-    if mac.launchd.job(label).is_none() {
+fn print_job(mac: &mut Model, domain: Domain, label: &str) -> Output {
+    if mac.launchd.job(domain, label).is_none() {
         return unknown(label);
     }
     let fresh = (mac.agent_health == AgentHealth::CrashLoops).then(|| mac.launchd.new_pid());
-    let Some(job) = mac.launchd.job(label) else { return unknown(label) };
+    let Some(job) = mac.launchd.job(domain, label) else { return unknown(label) };
     if job.pid.is_some() && fresh.is_some() {
         job.pid = fresh;
     }
     let pid = job.pid.map(|pid| format!("\tpid = {pid}\n")).unwrap_or_default();
-    ok(format!("system/{label} = {{\n\tactive count = 1\n{pid}}}\n"))
+    ok(format!("{label} = {{\n\tactive count = 1\n{pid}}}\n"))
 }
 
 fn defaults(mac: &mut Model, whose: &str, arguments: &[&str]) -> Output {

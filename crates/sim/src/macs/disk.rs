@@ -14,7 +14,7 @@ use super::{MacsError, run_program};
 const USER: (u32, u32) = (501, 20);
 
 /// Folders, and their modes.
-const FOLDERS: [(&str, u32); 18] = [
+const FOLDERS: [(&str, u32); 19] = [
     (".applecart", 0o755),
     (".applecart/run", 0o755),
     (".applecart/tools", 0o755),
@@ -27,6 +27,7 @@ const FOLDERS: [(&str, u32); 18] = [
     ("run/sshd", 0o755),
     ("var/log", 0o755),
     ("var/lib", 0o755),
+    ("var/run", 0o755),
     ("var/root", 0o700),
     ("Library/LaunchDaemons", 0o755),
     ("Library/Preferences", 0o755),
@@ -112,7 +113,7 @@ fn sshd_config(who: Identity) -> String {
          HostKey /etc/ssh/ssh_host_ed25519_key\nHostKey /etc/ssh/ssh_host_ecdsa_key\n\
          AuthorizedKeysFile .ssh/authorized_keys .ssh/scw_authorized_keys\n\
          PasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\n\
-         PermitRootLogin no\nPidFile none\nUseDNS no\nPrintMotd no\nMaxStartups 100\n\
+         PermitRootLogin no\nMaxAuthTries 1\nPidFile none\nUseDNS no\nPrintMotd no\nMaxStartups 100\n\
          SetEnv PATH=/.applecart/tools/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin\n",
         who.port, who.address,
     )

@@ -1,23 +1,33 @@
 //! One Mac: its disk, its power, its agent; all that Scaleway, a lever or its own launchd does to
 //! it.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use applecart_api::keys::AGENT_JOB;
+use applecart_mac::paths;
+use futures::future::select_all;
 use serde::Deserialize;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::agent::{Agent, Change};
-use super::sandbox::Sandbox;
+use super::process::{Change, Process};
+use super::sandbox::{As, Sandbox};
 use super::{Handle, KeysCome, MacsError, MacsSettings, WORKSHOP, disk, socket};
-use crate::mac::{AgentStart, SimMac};
+use crate::mac::{AgentStart, DaemonChange, DaemonStart, SimMac};
 use crate::tart::{Durations, SimTart};
 
 /// Where the project's keys are on Scaleway's Macs.
 const PROJECT_KEYS: &str = "/Users/m1/.ssh/scw_authorized_keys";
+
+/// Where an agent of this machine's is in every Mac.
+const GIVEN: &str = "/.applecart/tools/agent";
+
+/// What launchd gives a daemon whose job says nothing of it.
+const DAEMON_PATH: &str = "/.applecart/tools/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 
 /// A host as the simulated Scaleway tells it.
 #[derive(Clone, Debug, Deserialize)]
@@ -58,6 +68,7 @@ pub(super) enum Order {
 enum Notice {
     Started(AgentStart),
     Stopped,
+    Daemon(DaemonChange),
 }
 
 /// A Mac.
@@ -73,7 +84,9 @@ pub(super) struct Host {
     refuses_keys: bool,
     hangs: bool,
     sandbox: Option<Sandbox>,
-    agent: Agent,
+    agent: Process,
+    /// By label.
+    daemons: BTreeMap<String, Process>,
     notices: mpsc::UnboundedReceiver<Notice>,
     orders: mpsc::UnboundedReceiver<Order>,
     /// Serves its tools.
@@ -98,12 +111,13 @@ impl Host {
         tart.set_durations(Durations::default().scaled(settings.speed));
         tart.set_job(settings.job.map(|job| job.div_f64(settings.speed)));
         let (told, notices) = mpsc::unbounded_channel();
-        let (started, stopped) = (told.clone(), told);
+        let (started, stopped, daemons) = (told.clone(), told.clone(), told);
         // Nobody listens any more once the Mac is gone.
         mac.on_agent(
             Arc::new(move |start| drop(started.send(Notice::Started(start)))),
             Arc::new(move || drop(stopped.send(Notice::Stopped))),
         );
+        mac.on_daemon(Arc::new(move |change| drop(daemons.send(Notice::Daemon(change)))));
         let (sender, orders) = mpsc::unbounded_channel();
         let handle = Handle {
             name: seen.name.clone(),
@@ -123,7 +137,8 @@ impl Host {
             refuses_keys: false,
             hangs: false,
             sandbox: None,
-            agent: Agent::default(),
+            agent: Process::default(),
+            daemons: BTreeMap::new(),
             notices,
             orders,
             sockets,
@@ -147,8 +162,12 @@ impl Host {
                     self.power_on().await?;
                 }
                 change = self.agent.next() => match change {
-                    Change::Ended(pid) => self.mac.agent_ended(pid),
-                    Change::Again => self.mac.keep_agent_alive(),
+                    Change::Ended(pid) => self.mac.process_ended(pid),
+                    Change::Again => self.mac.keep_alive(AGENT_JOB),
+                },
+                (label, change) = next_of(&mut self.daemons) => match change {
+                    Change::Ended(pid) => self.mac.process_ended(pid),
+                    Change::Again => self.mac.keep_alive(&label),
                 },
                 Some(_) = self.sockets.join_next() => {}
             }
@@ -160,13 +179,28 @@ impl Host {
     fn hear(&mut self, notice: Notice) -> Result<(), MacsError> {
         match (notice, &self.sandbox) {
             (Notice::Started(start), Some(sandbox)) => {
-                self.agent.start(sandbox, &self.settings, &start)
+                let given = self.settings.agent.is_some();
+                let mut words = vec![if given { GIVEN } else { paths::AGENT }.to_owned()];
+                words.extend_from_slice(&start.args);
+                let log = paths::AGENT_LOG;
+                let program = sandbox.program(As::User, &words, &start.environment, log);
+                return self.agent.start(start.pid, program);
             }
-            (Notice::Started(_) | Notice::Stopped, _) => {
-                self.agent.stop();
-                Ok(())
+            (Notice::Daemon(DaemonChange::Started(start)), Some(sandbox)) => {
+                let environment = [("PATH".to_owned(), DAEMON_PATH.to_owned())];
+                let log = start.log.as_deref().unwrap_or("/dev/null");
+                let program = sandbox.program(As::Root, &start.words, &environment, log);
+                return self.daemons.entry(start.label).or_default().start(start.pid, program);
             }
+            (Notice::Started(_) | Notice::Stopped, _) => self.agent.stop(),
+            (
+                Notice::Daemon(
+                    DaemonChange::Started(DaemonStart { label, .. }) | DaemonChange::Stopped(label),
+                ),
+                _,
+            ) => drop(self.daemons.remove(&label)),
         }
+        Ok(())
     }
 
     async fn obey(&mut self, order: Order) -> Result<(), MacsError> {
@@ -242,6 +276,7 @@ impl Host {
         let Some(sandbox) = self.sandbox.take() else { return };
         self.mac.power_off();
         self.agent.stop();
+        self.daemons.clear();
         sandbox.cut().await;
         for vm in self.tart.running() {
             let _killed = self.tart.kill(&vm);
@@ -258,6 +293,17 @@ impl Host {
     fn root(&self) -> PathBuf {
         self.folder.join("disk")
     }
+}
+
+/// Waits for what happens next to any daemon.
+async fn next_of(daemons: &mut BTreeMap<String, Process>) -> (String, Change) {
+    if daemons.is_empty() {
+        return std::future::pending().await;
+    }
+    let each = daemons
+        .iter_mut()
+        .map(|(label, daemon)| Box::pin(async move { (label.clone(), daemon.next().await) }));
+    select_all(each).await.0
 }
 
 async fn ended(sandbox: &mut Option<Sandbox>) {

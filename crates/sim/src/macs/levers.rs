@@ -30,6 +30,7 @@ PATCH /macs/<mac>       {'latency_seconds'?: 2.5      every tool takes so long
                          'locked'?: true              the account, as after wrong passwords
                          'disk_full'?: true           no room for a byte more
                          'loginwindow_dead'?: true    nobody is logged in on the screen any more
+                         'pgrep_status'?: 3           how every look for processes ends, 0: well
                          'firewall_busy'?: 2          so many loads of rules meet another pfctl
                          'reboot_at'?: 'pfctl -f'}    loses its power when a tool is run whose
                                                       command line has this in it, once
@@ -56,6 +57,7 @@ struct Change {
     disk_full: Option<bool>,
     loginwindow_dead: Option<bool>,
     firewall_busy: Option<u32>,
+    pgrep_status: Option<i32>,
     reboot_at: Option<String>,
 }
 
@@ -143,6 +145,10 @@ async fn change(
     }
     if let Some(loads) = change.firewall_busy {
         mac.set_firewall_busy(loads);
+    }
+    if let Some(status) = change.pgrep_status {
+        let trouble = Some((status, "pgrep: Cannot get process list\n"));
+        mac.set_pgrep_trouble(trouble.filter(|(status, _)| *status != 0));
     }
     if let Some(text) = change.reboot_at {
         let orders = orders.clone();

@@ -56,8 +56,15 @@ exec </dev/null >>/var/log/sshd.log 2>&1
 exec setpriv --inh-caps=-all --bounding-set="$5" -- "$4" -D -e -f /etc/ssh/sshd_config
 "#;
 
-/// Runs what follows with its output in the agent's log.
-const LOGGED: &str = r#"exec "$@" >>/var/log/tart-kubelet.log 2>&1"#;
+/// Runs what follows with its output in the log `$1`.
+const LOGGED: &str = r#"log=$1; shift; exec "$@" >>"$log" 2>&1"#;
+
+/// Who a program of a Mac's launchd is run as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum As {
+    User,
+    Root,
+}
 
 /// A Mac that is switched on.
 #[derive(Debug)]
@@ -119,15 +126,31 @@ impl Sandbox {
         let _ = kill_process(self.first, signal);
     }
 
-    /// A program of its user's, in it; killed, it ends what it started.
-    pub(super) fn program(&self, words: &[String], environment: &[(String, String)]) -> Command {
+    /// A program of its launchd's, in it; killed, it ends what it started.
+    pub(super) fn program(
+        &self,
+        who: As,
+        words: &[String],
+        environment: &[(String, String)],
+        log: &str,
+    ) -> Command {
         let mut command = Command::new("nsenter");
+        command.arg(format!("--target={}", self.first.as_raw_nonzero())).args([
+            "--mount",
+            "--pid",
+            "--root",
+            "--wd",
+            "--",
+            "setpriv",
+            "--pdeathsig=TERM",
+        ]);
+        if who == As::User {
+            command.args(["--reuid=501", "--regid=20", "--clear-groups"]);
+        }
         command
-            .arg(format!("--target={}", self.first.as_raw_nonzero()))
-            .args(["--mount", "--pid", "--root", "--wd", "--", "setpriv", "--pdeathsig=TERM"])
-            .args(["--reuid=501", "--regid=20", "--clear-groups", "--inh-caps=-all"])
+            .arg("--inh-caps=-all")
             .arg(format!("--bounding-set={RIGHTS}"))
-            .args(["--", "/bin/sh", "-c", LOGGED, "sh"])
+            .args(["--", "/bin/sh", "-c", LOGGED, "sh", log])
             .args(words)
             .env_clear()
             .envs(environment.iter().map(|(name, value)| (name, value)))

@@ -131,23 +131,30 @@ fn ended(status: i32, stdout: impl Into<Bytes>, stderr: impl Into<Bytes>) -> Out
 /// Writes an archive with the stand-in for Tart, as its makers pack the real one, to `file`. Same
 /// version, same bytes.
 pub fn archive(version: &str, file: &Path) -> io::Result<()> {
-    let folder = tempfile::tempdir()?;
-    let inside = folder.path().join("tart.app/Contents/MacOS");
-    std::fs::create_dir_all(&inside)?;
     let text = format!(
         "#!/bin/sh\nif [ \"$1\" = --version ]; then echo '{version}'; exit 0; fi\n\
          exec /.applecart/tools/tool sim mac-tool {NAME} \"$@\"\n"
     );
-    let mut program = std::fs::File::create(inside.join("tart"))?;
-    program.write_all(text.as_bytes())?;
-    program.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    pack(file, &[("tart.app/Contents/MacOS/tart", &text)])
+}
+
+/// Packs programs by their paths. Same programs, same bytes.
+pub(super) fn pack(file: &Path, programs: &[(&str, &str)]) -> io::Result<()> {
+    let folder = tempfile::tempdir()?;
+    for (path, text) in programs {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap_or(folder.path()))?;
+        let mut program = std::fs::File::create(path)?;
+        program.write_all(text.as_bytes())?;
+        program.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    }
     let output = Command::new("tar")
         .args(["--sort=name", "--mtime=@0", "--owner=0", "--group=0", "--numeric-owner"])
         .args(["--use-compress-program=gzip -n", "-cf"])
         .arg(file)
         .arg("-C")
         .arg(folder.path())
-        .arg("tart.app")
+        .arg(".")
         .stdin(Stdio::null())
         .output()?;
     if output.status.success() {

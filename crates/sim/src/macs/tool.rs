@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use super::socket::{Admission, Reply, Request};
+use super::tailnet;
 
 /// Where a Mac has its model.
 const SOCKET: &str = "/.applecart/run/socket";
@@ -20,7 +21,12 @@ const UNAVAILABLE: i32 = 69;
 /// Does what a tool of this name does, and tells its exit status.
 #[must_use]
 pub fn run(name: &str, arguments: &[String]) -> i32 {
-    let done = if name == "sudo" { sudo(arguments) } else { tool(name, arguments) };
+    let done = match name {
+        "sudo" => sudo(arguments),
+        tailnet::COMMAND => tailnet::command(arguments),
+        tailnet::DAEMON => tailnet::daemon(arguments),
+        _ => tool(name, arguments),
+    };
     done.unwrap_or_else(|error| {
         eprintln!("{name}: {error}");
         UNAVAILABLE

@@ -17,6 +17,8 @@ pub(super) enum Statement {
     },
     /// A line of the filter.
     Filter(Line),
+    /// Where addresses are translated by the rules of others, as `pfctl -s nat` prints it.
+    Translation(String),
     /// Something that does not concern the filter.
     Other,
 }
@@ -36,8 +38,9 @@ pub(super) struct Definition {
 /// A line of the filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {
-    /// Other rules are evaluated here: those of this anchor, or of all below it.
-    Anchor(String),
+    /// Other rules are evaluated here, for packets that match: those of this anchor, or of all
+    /// below it.
+    Anchor(String, Rule),
     /// A rule.
     Rule(Rule),
 }
@@ -115,8 +118,14 @@ fn statement(words: &[&str]) -> Option<Statement> {
             let (anchor, file) = (quoted(name)?, quoted(file)?);
             Some(Statement::Load { anchor, file })
         }
-        ["anchor", name] => Some(Statement::Filter(Line::Anchor(quoted(name)?))),
+        ["anchor", name, ref rest @ ..] => {
+            let narrowed = rule(&[&["block"], rest].concat())?;
+            Some(Statement::Filter(Line::Anchor(quoted(name)?, narrowed)))
+        }
         ["block" | "pass", ..] => rule(words).map(Line::Rule).map(Statement::Filter),
+        [first @ ("nat-anchor" | "rdr-anchor"), name] => {
+            Some(Statement::Translation(format!("{first} \"{}\" all", quoted(name)?)))
+        }
         [first, name] if first.ends_with("-anchor") => quoted(name).map(|_| Statement::Other),
         // A macro.
         [_, "=", ..] => quoted(&words[2..].join(" ")).map(|_| Statement::Other),
@@ -244,15 +253,18 @@ fn number(port: &str) -> Option<u16> {
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Anchor(name) => write!(f, "anchor \"{name}\" all"),
+            Self::Anchor(name, narrowed) => {
+                write!(f, "anchor \"{name}\"")?;
+                narrowed.conditions(f)
+            }
             Self::Rule(rule) => rule.fmt(f),
         }
     }
 }
 
-impl fmt::Display for Rule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.pass { "pass" } else { "block drop" })?;
+impl Rule {
+    /// What a packet must be for it.
+    fn conditions(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(direction) = self.direction {
             write!(f, " {direction}")?;
         }
@@ -269,10 +281,17 @@ impl fmt::Display for Rule {
             write!(f, " proto {protocol}")?;
         }
         if self.from == End::default() && self.to == End::default() {
-            f.write_str(" all")?;
+            f.write_str(" all")
         } else {
-            write!(f, " from {} to {}", self.from, self.to)?;
+            write!(f, " from {} to {}", self.from, self.to)
         }
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.pass { "pass" } else { "block drop" })?;
+        self.conditions(f)?;
         if self.pass && self.protocol.as_deref().is_none_or(|protocol| protocol == "tcp") {
             f.write_str(" flags S/SA")?;
         }
