@@ -339,7 +339,7 @@ mod tests {
         let line = "Tart: postponed in 3 ms, Tailscale: failed in 60000 ms";
         assert_eq!(last.to_string(), line);
         let took = Duration::from_millis(7);
-        let (step, cause) = (Step::Firewall, Cause::NotVerified("pf is off"));
+        let (step, cause) = (Step::Firewall, Cause::NotVerified("pf is off".into()));
         let error = StepError { step, cause, took, earlier: vec![steps[0].clone()] };
         let line = "passwordless sudo: unchanged in 12 ms, egress firewall: failed in 7 ms";
         assert_eq!(error.steps().to_string(), line);

@@ -185,7 +185,9 @@ fn is_ours(line: &str) -> bool {
 
 /// The last line of a file that was cut off while one of our lines was appended.
 fn is_start_of_ours(line: &str) -> bool {
-    let older = TABLES.iter().map(|(name, _)| format!("table <{name}>"));
+    let tables = TABLES.iter().map(|(name, _)| format!("table <{name}>"));
+    let points = ["nat-anchor", "rdr-anchor"].map(|kind| format!("{kind} \"{ANCHOR}\""));
+    let older = tables.chain(points);
     let mut ours = BLOCK.lines().map(str::to_owned).chain(older);
     !line.trim().is_empty() && ours.any(|ours| ours.starts_with(line))
 }

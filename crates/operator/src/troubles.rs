@@ -144,20 +144,24 @@ mod tests {
     fn what_fails_in_turn_is_counted_each_on_its_own_until_something_succeeds() {
         let troubles = Troubles::new(Duration::from_secs(1));
         let at = |second: i64| Timestamp::from_second(1000 + second).unwrap();
-        for (second, tried) in
-            [(0, "delete"), (600, "schedule"), (1200, "delete"), (1800, "delete")]
-        {
-            troubles.settle("a", tried, &Outcome::Failed("no".into()), false, at(second));
+        for second in 0..6 {
+            let said = Outcome::Failed("no".into());
+            troubles.settle("a", "delete", &said, false, at(second * 360));
+            troubles.settle("a", "schedule", &said, false, at(second * 60));
         }
         let lasts = |effect: &str, second: i64| {
             let trouble = troubles.of("a").expect("a trouble");
             trouble.lasts(&[effect], Duration::from_mins(30), at(second))
         };
-        assert!(!lasts("delete", 1799) && lasts("delete", 1800));
-        assert!(!lasts("schedule", 9000), "once is not several times");
+        for effect in ["delete", "schedule"] {
+            assert!(!lasts(effect, 1799) && lasts(effect, 1800), "{effect}");
+        }
         troubles.settle("a", "delete", &Outcome::Done, false, at(1900));
-        troubles.settle("a", "delete", &Outcome::Failed("no".into()), false, at(2000));
-        assert!(!lasts("delete", 9000));
+        for _ in 0..5 {
+            troubles.settle("a", "delete", &Outcome::Failed("no".into()), false, at(2000));
+        }
+        assert!(!lasts("delete", 9000), "five times are not often enough");
+        assert!(!lasts("schedule", 9000), "it is forgotten");
     }
 
     #[test]

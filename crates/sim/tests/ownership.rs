@@ -76,8 +76,8 @@ fn api(world: &World, (group, version, kind): (&str, &str, &str)) -> Api<Dynamic
 }
 
 async fn patch(world: &World, of: (&str, &str, &str), name: &str, change: Value) {
-    let patched = api(world, of).patch(name, &PatchParams::default(), &Patch::Merge(&change));
-    patched.await.expect("a patch");
+    let (how, merge) = (PatchParams::default(), Patch::Merge(&change));
+    api(world, of).patch(name, &how, &merge).await.expect("a patch");
 }
 
 async fn scale(world: &World, replicas: u32) {
