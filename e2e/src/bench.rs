@@ -110,7 +110,8 @@ impl fmt::Display for Figures {
         write!(
             f,
             "{machines:>8}  {delay:>9}  {lists:>8}  {gets:>7}  {renames:>7}  {keys:>6}  \
-             {each:>9.2}  {wall:>6.1} s  {cpu:>6.1} s  {plane:>9.1} s  {peak:>7} MiB  {kubernetes:>16}"
+             {each:>9.2}  {wall:>6.1} s  {cpu:>6.1} s  {plane:>9.1} s  \
+             {peak:>7} MiB  {kubernetes:>16}"
         )?;
         let mut kinds: Vec<_> = self.kubernetes.iter().collect();
         kinds.sort_by_key(|(kind, count)| (Reverse(**count), *kind));

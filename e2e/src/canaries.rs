@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use applecart_mac::kcpassword;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use kube::Client;
@@ -21,6 +20,9 @@ const SECRET_KEYS: [&str; 3] = ["sudo-password", "token", "id_ed25519"];
 
 /// A shorter text is found by chance.
 const SHORTEST: usize = 8;
+
+/// What macOS hides the password of an auto-login with: the same on every Mac.
+const KCPASSWORD: [u8; 11] = [0x7d, 0x89, 0x52, 0x23, 0xd2, 0xbc, 0xdd, 0xea, 0xa3, 0xb9, 0x1f];
 
 /// A simulator that prints the key by which it is called.
 const PRINTS_ITS_KEY: &str = "scaleway.log";
@@ -106,8 +108,9 @@ fn forms(secret: &str) -> Vec<String> {
         return Vec::new();
     }
     let mut all = encodings(secret.as_bytes());
-    // Without the padding, which is no secret.
-    all.extend(encodings(&kcpassword::encode(secret)[..secret.len()]));
+    let key = KCPASSWORD.iter().cycle();
+    let kept: Vec<u8> = secret.bytes().zip(key).map(|(byte, key)| byte ^ key).collect();
+    all.extend(encodings(&kept));
     all
 }
 

@@ -178,8 +178,8 @@ pub struct ScalewayAppleSiliconMachineStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>", extend("format" = "date-time"))]
     pub next_attempt_at: Option<Timestamp>,
-    /// Fingerprint of what a Mac that was taken over should have been at that time: it is left as it
-    /// was until that changes.
+    /// Fingerprint of what a Mac that was taken over should have been at that time: it is left as
+    /// it was until that changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken_over_stamp: Option<String>,
     /// The Node that the Mac registered.

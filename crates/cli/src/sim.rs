@@ -60,8 +60,8 @@ enum World {
         /// Where to write it, such as tart.tar.gz.
         file: PathBuf,
     },
-    /// Writes an archive with the stand-ins for Tailscale's command and daemon, for a bootstrap of a
-    /// simulated Mac to unpack.
+    /// Writes an archive with the stand-ins for Tailscale's command and daemon, for a bootstrap of
+    /// a simulated Mac to unpack.
     TailscaleArchive {
         /// Where to write it, such as tailscale.tar.gz.
         file: PathBuf,

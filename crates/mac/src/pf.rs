@@ -325,7 +325,10 @@ block drop in quick on bridge100 inet6 all
 
     proptest! {
         #[test]
-        fn a_file_cut_off_anywhere_in_our_block_converges(form in 0..10_usize, cut in 0..400_usize) {
+        fn a_file_cut_off_anywhere_in_our_block_converges(
+            form in 0..10_usize,
+            cut in 0..400_usize,
+        ) {
             let whole = format!("{STOCK}{}", older_forms()[form]);
             let cut = cut.clamp(STOCK.len(), whole.len().max(STOCK.len())).min(whole.len());
             assert_converged(&with_block(&whole[..cut]));

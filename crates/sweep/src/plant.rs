@@ -107,13 +107,10 @@ async fn strike(world: &World, bug: Bug) -> bool {
             scaleway.rename_host(&host.id, &format!("{POOL_PREFIX}by-hand"));
             true
         }),
-        Bug::TwoHosts => match (used, free) {
-            (Some(used), Some(free)) => {
-                scaleway.rename_host(&free.id, &used.name);
-                true
-            }
-            _ => false,
-        },
+        Bug::TwoHosts => used.zip(free).is_some_and(|(used, free)| {
+            scaleway.rename_host(&free.id, &used.name);
+            true
+        }),
         Bug::WipedUnderOwner => match used {
             Some(host) => scaleway.client().reinstall(&host.zone, &host.id, None).await.is_ok(),
             None => false,

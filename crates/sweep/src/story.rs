@@ -52,8 +52,8 @@ pub enum Story {
     Terminate,
     /// The same before the host may be deleted: its deletion is scheduled (P15).
     TerminateEarly,
-    /// The pool is empty, and a Machine asks for a host of its own: one is bought, used, and deleted
-    /// with it (G17).
+    /// The pool is empty, and a Machine asks for a host of its own: one is bought, used, and
+    /// deleted with it (G17).
     AutoOrder,
     /// A bootstrap fails three times at once: one reboot, and all is well (LH21).
     FailThrice,

@@ -108,7 +108,7 @@ async fn no_process_has_the_password_on_its_command_line_while_a_host_is_prepare
 
 #[tokio::test]
 async fn a_mistyped_password_is_noticed_even_where_sudo_needs_none() {
-    // T1, B4: the gap that seed 001's review names: macOS throws the password away, and nobody looked.
+    // T1, B4: the gap that seed 001 names: macOS throws the password away, and nobody looked.
     let macs = Macs::start(22, 1, AGENT).await;
     macs.dial().await;
     let (status, said) = run(&macs, &macs.key, "mistyped", &[]).await;

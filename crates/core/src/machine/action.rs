@@ -22,8 +22,8 @@ pub enum Action {
     SetProviderId(Option<ProviderId>),
     /// Keep `clusterctl move` waiting, or let it come.
     BlockMove(bool),
-    /// Sign the account of the agent of this name, so that no other object of the name takes a host:
-    /// the one that is still at this version (`None`: one that does not exist).
+    /// Sign the account of the agent of this name, so that no other object of the name takes a
+    /// host: the one that is still at this version (`None`: one that does not exist).
     TakeName {
         /// Version that was read.
         version: Option<String>,

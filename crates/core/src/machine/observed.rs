@@ -424,8 +424,8 @@ pub enum Release {
 const CLOCKS_APART: Duration = Duration::from_mins(1);
 
 impl Observed {
-    /// Why a host that has our name, and that nothing else says is ours, is not: neither a claim nor
-    /// a take-over comes to such a one (LH14).
+    /// Why a host that has our name, and that nothing else says is ours, is not: neither a claim
+    /// nor a take-over comes to such a one (LH14).
     #[must_use]
     pub fn stranger(&self, host: &Host) -> Option<String> {
         let object = &self.object;

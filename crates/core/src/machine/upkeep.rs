@@ -1,6 +1,6 @@
 //! A Mac that was bootstrapped stays as it shall be: the same steps again, beside the loop, at
-//! intervals and whenever something changed. A Mac that is well is only read. One that was taken over
-//! from the system before us is not even that, until something that it shall be changes.
+//! intervals and whenever something changed. A Mac that is well is only read. One that was taken
+//! over from the system before us is not even that, until something that it shall be changes.
 
 use std::time::Duration;
 

@@ -174,7 +174,7 @@ fn encode_machines(encoder: &mut DescriptorEncoder, machines: &[Machine]) -> fmt
     gauge(
         encoder,
         "applecart_machines_reason_oldest_seconds",
-        "How long the Machine that has given a reason for longest has given it; others have no series",
+        "How long the Machine that has given a reason for longest has given it; others have none",
         ages.collect(),
     )?;
     let outdated: Vec<Duration> = machines.iter().filter_map(|machine| machine.outdated).collect();

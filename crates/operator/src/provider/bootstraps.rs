@@ -111,14 +111,13 @@ impl Bootstraps {
         let table = self.table();
         let entry = table.entries.get(uid).filter(|entry| !entry.order.upkeep);
         match entry.map(|entry| entry.state.clone()) {
-            None => Bootstrap::None,
+            // Where nothing was to be done on the Mac, nothing ran.
+            None | Some(State::Ended(Upkept::TakenOver(_))) => Bootstrap::None,
             Some(State::Running { step, since }) => Bootstrap::Running { step, since },
             Some(State::Ended(Upkept::Current { stamp, awaits_boot, did })) => {
                 Bootstrap::Succeeded { stamp, awaits_boot, did }
             }
             Some(State::Ended(Upkept::PasswordRefused(said))) => Bootstrap::PasswordRefused(said),
-            // Nothing ran: as if none had.
-            Some(State::Ended(Upkept::TakenOver(_))) => Bootstrap::None,
             Some(State::Ended(Upkept::Postponed(what))) => Bootstrap::Postponed(what),
             Some(State::Ended(Upkept::Incomplete(said))) => Bootstrap::Incomplete(said),
             Some(State::Ended(Upkept::Failed(said))) => Bootstrap::Failed(said),

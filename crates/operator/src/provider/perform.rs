@@ -24,13 +24,7 @@ use crate::calls;
 /// Performs `action` and says how it ended.
 pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome {
     match action {
-        Action::AddFinalizer { block_move } => {
-            let mut change = finalizers(turn, Some(finalizer::MACHINE));
-            if *block_move {
-                change["metadata"]["annotations"] = json!({annotation::BLOCK_MOVE: "true"});
-            }
-            patch(context, turn, change).await
-        }
+        Action::AddFinalizer { block_move } => add_finalizer(context, turn, *block_move).await,
         Action::RemoveFinalizer => patch(context, turn, finalizers(turn, None)).await,
         Action::WriteStatus(status) => write_status(context, turn, status).await,
         Action::RecordBootstrap(status) => record_bootstrap(context, turn, status).await,
@@ -109,9 +103,10 @@ async fn equip(context: &Context, turn: &Turn, action: &Action) -> Outcome {
         kits.forget(name);
         return outcome;
     }
-    kits.amend(name, |kit| match action {
-        Action::CreateIdentity(part) => kit.identity.push(*part),
-        _ => {
+    kits.amend(name, |kit| {
+        if let Action::CreateIdentity(part) = action {
+            kit.identity.push(*part);
+        } else {
             kit.stored = true;
             kit.password = turn.login.as_ref().map(|(_, password)| password.clone());
         }
@@ -240,6 +235,14 @@ async fn order(
 fn pin(turn: &Turn, change: &mut Value) {
     change["metadata"]["uid"] = json!(turn.object.uid());
     change["metadata"]["resourceVersion"] = json!(turn.object.resource_version());
+}
+
+async fn add_finalizer(context: &Context, turn: &Turn, block_move: bool) -> Outcome {
+    let mut change = finalizers(turn, Some(finalizer::MACHINE));
+    if block_move {
+        change["metadata"]["annotations"] = json!({annotation::BLOCK_MOVE: "true"});
+    }
+    patch(context, turn, change).await
 }
 
 /// The finalizers of others, and perhaps ours.

@@ -11,8 +11,8 @@ use super::turn::effect;
 const FIRST: usize = 6;
 
 /// What comes before an effect only speaks of it, or takes what nobody else has, and nothing is
-/// written here: it is told, taken for stored, and what would follow is decided. So the day before a
-/// take-over shows what comes after the Lease of each host was taken.
+/// written here: it is told, taken for stored, and what would follow is decided. So the day before
+/// a take-over shows what comes after the Lease of each host was taken.
 pub async fn rehearse(context: &Context, seen: &Observed, mut decision: Decision) -> Decision {
     let mut stored = seen.clone();
     for _ in 0..FIRST {

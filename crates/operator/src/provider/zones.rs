@@ -179,8 +179,8 @@ impl Zones {
         }
     }
 
-    /// Notes that it is not known to be taken: whoever tried may have it all the same, and must find
-    /// it free to try the same one again (P1).
+    /// Notes that it is not known to be taken: whoever tried may have it all the same, and must
+    /// find it free to try the same one again (P1).
     pub async fn give_back(&self, zone: &Zone, server: &ServerId) {
         let slot = self.lists.lock().await.entry(zone.clone()).or_default().clone();
         if let Slot::Listed(snapshot) = &mut *slot.lock().await {

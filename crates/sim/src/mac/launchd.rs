@@ -1,5 +1,5 @@
-//! launchd as far as our jobs see it: jobs by domain with PIDs; leaving takes a moment, and a process
-//! that ended is not started again at once.
+//! launchd as far as our jobs see it: jobs by domain with PIDs; leaving takes a moment, and a
+//! process that ended is not started again at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

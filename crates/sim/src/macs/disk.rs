@@ -113,7 +113,8 @@ fn sshd_config(who: Identity) -> String {
          HostKey /etc/ssh/ssh_host_ed25519_key\nHostKey /etc/ssh/ssh_host_ecdsa_key\n\
          AuthorizedKeysFile .ssh/authorized_keys .ssh/scw_authorized_keys\n\
          PasswordAuthentication no\nKbdInteractiveAuthentication no\nUsePAM no\n\
-         PermitRootLogin no\nMaxAuthTries 1\nPidFile none\nUseDNS no\nPrintMotd no\nMaxStartups 100\n\
+         PermitRootLogin no\nMaxAuthTries 1\nPidFile none\nUseDNS no\nPrintMotd no\n\
+         MaxStartups 100\n\
          SetEnv PATH=/.applecart/tools/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin\n",
         who.port, who.address,
     )

@@ -1,5 +1,5 @@
-//! Stand-ins for Tailscale's command and daemon, as two real programs with a socket between them; and
-//! an archive of them for a bootstrap to unpack. There is no tailnet: the daemon notes what it
+//! Stand-ins for Tailscale's command and daemon, as two real programs with a socket between them;
+//! and an archive of them for a bootstrap to unpack. There is no tailnet: the daemon notes what it
 //! joined.
 
 use std::fs;

@@ -71,8 +71,8 @@ pub async fn namesakes(world: &World) -> Result<(), String> {
     fleet(world, 1).await
 }
 
-/// Two Machines of one name come at the same moment, and there are hosts for both: one gets one, the
-/// other waits, and takes its turn when the first one is gone (LH14).
+/// Two Machines of one name come at the same moment, and there are hosts for both: one gets one,
+/// the other waits, and takes its turn when the first one is gone (LH14).
 pub async fn twins(world: &World) -> Result<(), String> {
     let (machine, _) = first(world)?;
     for namespace in [ELSEWHERE, YONDER] {

@@ -219,7 +219,7 @@ fn claim_rows() -> Vec<Row> {
             Reason::Adopting,
         ),
         (
-            "a host of its name is of another type, and nothing else says that it is its own (LH14)",
+            "a host of its name is of another type, and nothing else says that it is ours (LH14)",
             with_host(bound(NAME, Lease::free()), |h| h.server_type = "M4-S".into()),
             None,
             Reason::NameTaken(format!("host {SERVER} bears it, and is of type M4-S, not M2-L")),

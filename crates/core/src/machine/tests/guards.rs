@@ -226,8 +226,8 @@ fn guarded(dimensions: &[Dimension]) -> (usize, BTreeSet<&'static str>) {
     (states, reached)
 }
 
-/// Every state of these dimensions is guarded, and they lead to these effects at least: a guard that
-/// is never asked guards nothing.
+/// Every state of these dimensions is guarded, and they lead to these effects at least: a guard
+/// that is never asked guards nothing.
 fn assert_guarded(dimensions: &[Dimension], effects: &[&[&str]]) {
     let (states, reached) = guarded(dimensions);
     assert_eq!(states, dimensions.iter().map(|(ways, _)| ways).product::<usize>());
