@@ -97,9 +97,10 @@ async fn equip(context: &Context, turn: &Turn, action: &Action) -> Outcome {
         kits.forget(name);
         return outcome;
     }
-    kits.amend(name, |kit| match action {
-        Action::CreateIdentity(part) => kit.identity.push(*part),
-        _ => {
+    kits.amend(name, |kit| {
+        if let Action::CreateIdentity(part) = action {
+            kit.identity.push(*part);
+        } else {
             kit.stored = true;
             kit.password = turn.login.as_ref().map(|(_, password)| password.clone());
         }

@@ -27,7 +27,7 @@ async fn world_in_tailnet() -> World {
 /// Every address that the Node has besides its name.
 fn addresses(world: &World) -> Vec<String> {
     let nodes = world.api().objects("nodes");
-    let all = nodes.iter().flat_map(|node| node["status"]["addresses"].as_array().cloned());
+    let all = nodes.iter().filter_map(|node| node["status"]["addresses"].as_array().cloned());
     let others = all.flatten().filter(|address| address["type"] != "Hostname");
     others.map(|address| address["address"].as_str().unwrap_or_default().to_owned()).collect()
 }
