@@ -325,7 +325,7 @@ mod tests {
             let took = Duration::from_millis(millis);
             StepReport { step, done, awaits_boot: None, took }
         };
-        let steps = vec![
+        let steps = [
             step(Step::Sudo, Done::Unchanged, 12),
             step(Step::AutoLogin, Done::Changed, 4034),
             step(Step::Tart, Done::Postponed("VMs run"), 3),
