@@ -92,8 +92,9 @@ impl<'a> Case<'a> {
         let listed = matches!(self.seen.bound, Bound::Unbound(Candidates::Listed(_)));
         let unowned = self.lease.is_none_or(|l| !matches!(l.holder, LeaseHolder::Other(_)));
         let wiped = self.is_one_of(&[Release::Marked]) && self.is_wiped();
-        unowned
-            && (self.is_gone() || listed || wiped || self.is_quarantined() || self.is_one_of(aside))
+        let done = listed || wiped || self.is_quarantined() || self.is_one_of(aside);
+        // Whoever holds the Lease of a host that is gone has nothing there.
+        self.is_gone() || (unowned && done)
     }
 
     /// The Node is that of our host.
