@@ -74,12 +74,12 @@ impl Safety {
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
         let hands = self.sight.hands();
         self.pool_is_wiped(&seen)?;
+        memory.foreign_is_untouched(&seen, hands)?;
         memory.rented_for_who_asks(&seen, hands)?;
         one_host_each(&seen)?;
         one_owner_each(&seen)?;
         bound_to_one(&seen)?;
         memory.nobody_is_wiped(&seen)?;
-        memory.foreign_is_untouched(&seen, hands)?;
         memory.pods_move_forward(&seen)?;
         memory.provisioned_stays(&seen, hands)?;
         busy_runners_stay(&seen)?;

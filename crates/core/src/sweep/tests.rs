@@ -284,7 +284,7 @@ fn the_lease_of_a_holder_with_another_host_is_freed_when_that_was_seen_twice() {
     let task = Task::SpareLease { zone: zone(), server: id(1) };
     let first = survey(at(0), &all("pool-1", Some(2)), &policy(), &Memory::default());
     assert_eq!(first.tasks, []);
-    assert_eq!(second_look(&all("pool-1", Some(2)), &policy()).tasks, [task.clone()]);
+    assert_eq!(second_look(&all("pool-1", Some(2)), &policy()).tasks, std::slice::from_ref(&task));
     for (name, servers, why) in [
         ("pool-1", None, "it may be about to claim it"),
         ("pool-1", Some(1), "it names it"),

@@ -80,17 +80,22 @@ fn waiting_rows() -> Vec<Row> {
     ]
 }
 
+/// Marked as ours so many seconds ago.
+fn marked(ago: u64) -> Lease {
+    Lease { marked_at: Some(now() - Duration::from_secs(ago)), ..ours() }
+}
+
 fn claim_rows() -> Vec<Row> {
+    [choice_rows(), mark_rows(), name_rows(), found_rows(), others_rows()]
+        .into_iter()
+        .flatten()
+        .collect()
+}
+
+fn choice_rows() -> Vec<Row> {
     let take = |version: Option<&str>| {
         Some(Action::TakeLease { server: server(), version: version.map(Into::into), used: false })
     };
-    let claiming = NameClass::claiming(&fresh().marker());
-    let elsewhere = applecart_api::name_class::Marker {
-        cluster: "5eedf00d".parse().unwrap(),
-        ..fresh().marker()
-    };
-    let neighbours = NameClass::claiming(&elsewhere);
-    let marked = |ago| Lease { marked_at: Some(now() - Duration::from_secs(ago)), ..ours() };
     let other = Lease { holder: LeaseHolder::Other("b".into()), ..ours() };
     vec![
         (
@@ -162,6 +167,12 @@ fn claim_rows() -> Vec<Row> {
             take(None),
             Reason::Adopting,
         ),
+    ]
+}
+
+fn mark_rows() -> Vec<Row> {
+    let claiming = NameClass::claiming(&fresh().marker());
+    vec![
         ("leased", bound("pool-1", ours()), Some(rename("pool-1", &claiming)), Reason::Adopting),
         (
             "leased, but it does not fit any more",
@@ -172,6 +183,12 @@ fn claim_rows() -> Vec<Row> {
         ("marked", bound(&claiming, ours()), Some(Action::NoteMarked(server())), Reason::Settling),
         ("settling", bound(&claiming, marked(14)), None, Reason::Settling),
         ("settled", bound(&claiming, marked(15)), Some(rename(&claiming, NAME)), Reason::Settling),
+    ]
+}
+
+fn name_rows() -> Vec<Row> {
+    let claiming = NameClass::claiming(&fresh().marker());
+    vec![
         (
             "another Machine has its name, before it has a host (LH14)",
             with(candidate(|_| {}, Lease::free()), |s| s.name = Name::Other("b".into())),
@@ -211,6 +228,11 @@ fn claim_rows() -> Vec<Row> {
             None,
             Reason::NameTaken("b".into()),
         ),
+    ]
+}
+
+fn found_rows() -> Vec<Row> {
+    vec![
         // P6
         (
             "taken over by name: it carries somebody's work",
@@ -251,11 +273,22 @@ fn claim_rows() -> Vec<Row> {
         (
             "of another type, but its provider ID names it",
             with(with_host(bound(NAME, Lease::free()), |h| h.server_type = "M4-S".into()), |s| {
-                s.object.provider_id = prepared().object.provider_id
+                s.object.provider_id = prepared().object.provider_id;
             }),
             Some(Action::TakeLease { server: server(), version: None, used: true }),
             Reason::Adopting,
         ),
+    ]
+}
+
+fn others_rows() -> Vec<Row> {
+    let other = Lease { holder: LeaseHolder::Other("b".into()), ..ours() };
+    let elsewhere = applecart_api::name_class::Marker {
+        cluster: "5eedf00d".parse().unwrap(),
+        ..fresh().marker()
+    };
+    let neighbours = NameClass::claiming(&elsewhere);
+    vec![
         ("held by another", bound(NAME, other), None, Reason::HeldByOther("b".into())),
         (
             "renamed by hand",

@@ -71,7 +71,7 @@ fn move_waits_while_a_host_is_on_its_way_and_not_a_turn_longer() {
     };
     let ready = || with(bootstrapped(), |seen| seen.node = Some(node()));
     let claiming = NameClass::claiming(&fresh().marker());
-    let under_way = [
+    let under_way = vec![
         candidate(|_| {}, Lease::free()),
         bound("pool-1", ours()),
         bound(&claiming, ours()),

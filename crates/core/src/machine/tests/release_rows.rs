@@ -4,11 +4,20 @@ use super::*;
 
 pub fn all() -> Vec<Row> {
     let locked = unnameable_rows();
-    [release_rows(), wipe_rows(), locked, unwipeable_rows(), terminate_rows(), gone_rows()]
-        .into_iter()
-        .flatten()
-        .chain(strange_release_rows())
-        .collect()
+    [
+        release_rows(),
+        wipe_rows(),
+        wiped_rows(),
+        locked,
+        unwipeable_rows(),
+        terminate_rows(),
+        ordered_rows(),
+        gone_rows(),
+    ]
+    .into_iter()
+    .flatten()
+    .chain(strange_release_rows())
+    .collect()
 }
 
 fn release_rows() -> Vec<Row> {
@@ -86,13 +95,6 @@ fn wipe_rows() -> Vec<Row> {
     let wiped = Lease { wiped_at: Some(now()), ..marked.clone() };
     let in_pool = NameClass::pool("pool-", &server());
     let in_state = |state| with_host(released(marked.clone()), |h| h.state = state);
-    // A Node has a provider ID, and so has its owner.
-    let with_node = |seen| {
-        with(seen, |s: &mut Observed| {
-            s.object.provider_id = prepared().object.provider_id;
-            s.node = Some(node());
-        })
-    };
     vec![
         (
             "renamed",
@@ -130,6 +132,23 @@ fn wipe_rows() -> Vec<Row> {
             Some(rename(&releasing_name, &in_pool)),
             Reason::Releasing,
         ),
+    ]
+}
+
+/// What goes once a wipe was accepted.
+fn wiped_rows() -> Vec<Row> {
+    let releasing_name = NameClass::releasing(&fresh().marker());
+    let released = |lease: Lease| deleting(bound(&releasing_name, lease));
+    let wiped = Lease { releasing_at: Some(now()), wiped_at: Some(now()), ..ours() };
+    let in_pool = NameClass::pool("pool-", &server());
+    // A Node has a provider ID, and so has its owner.
+    let with_node = |seen| {
+        with(seen, |s: &mut Observed| {
+            s.object.provider_id = prepared().object.provider_id;
+            s.node = Some(node());
+        })
+    };
+    vec![
         (
             "wiped, Node left",
             with_node(released(wiped.clone())),
@@ -355,13 +374,6 @@ fn trouble_of(seen: Observed) -> Trouble {
 
 /// Hosts that go for good.
 fn terminate_rows() -> Vec<Row> {
-    let claiming = NameClass::claiming(&fresh().marker());
-    let paused_order = |seen, minutes| {
-        with(seen, |s: &mut Observed| {
-            s.object.paused = Some(Pause::Annotation);
-            s.object.ordered = Some(Ordered { at: minutes_ago(minutes), unsent: false });
-        })
-    };
     let doomed = |lease| with(deleting(bound(NAME, lease)), |s| s.object.terminate = true);
     let asked = |minutes| Lease { delete_requested_at: Some(minutes_ago(minutes)), ..ours() };
     let releasing_name = NameClass::releasing(&fresh().marker());
@@ -445,9 +457,23 @@ fn terminate_rows() -> Vec<Row> {
             Some(Action::DeleteServer(server())),
             Reason::Terminating,
         ),
+    ]
+}
+
+/// Hosts that were bought.
+fn ordered_rows() -> Vec<Row> {
+    let claiming = NameClass::claiming(&fresh().marker());
+    let paused_order = |seen, minutes| {
+        with(seen, |s: &mut Observed| {
+            s.object.paused = Some(Pause::Annotation);
+            s.object.ordered = Some(Ordered { at: minutes_ago(minutes), unsent: false });
+        })
+    };
+    let asked = Lease { delete_requested_at: Some(minutes_ago(0)), ..ours() };
+    vec![
         (
             "ordered for it",
-            with(deleting(bound(NAME, asked(0))), |s| {
+            with(deleting(bound(NAME, asked)), |s| {
                 s.object.ordered = Some(Ordered { at: minutes_ago(60), unsent: false });
             }),
             Some(Action::DeleteServer(server())),

@@ -92,9 +92,9 @@ impl<'a> Case<'a> {
         let listed = matches!(self.seen.bound, Bound::Unbound(Candidates::Listed(_)));
         let unowned = self.lease.is_none_or(|l| !matches!(l.holder, LeaseHolder::Other(_)));
         let wiped = self.is_one_of(&[Release::Marked]) && self.is_wiped();
-        let over = listed || wiped || self.is_quarantined() || self.is_one_of(aside);
-        // On a host that does not exist nobody works, whoever holds its Lease.
-        self.is_gone() || (unowned && over)
+        let done = listed || wiped || self.is_quarantined() || self.is_one_of(aside);
+        // Whoever holds the Lease of a host that is gone has nothing there.
+        self.is_gone() || (unowned && done)
     }
 
     /// The Node is that of our host.
@@ -262,17 +262,13 @@ fn may_order(case: &Case<'_>, action: &Action) -> bool {
     let object = &case.seen.object;
     let listed = matches!(case.seen.bound, Bound::Unbound(Candidates::Listed(_)));
     let free = case.living && case.may_act() && listed;
-    match action {
-        Action::Create { name, .. } => {
-            let claiming = *name == NameClass::claiming(&case.seen.marker());
-            free && claiming && object.ordered.is_some_and(|order| order.unsent)
-        }
-        _ => {
-            let asked = object.auto_order || object.ordered.is_some();
-            let lost = object.ordered.is_none_or(|order| order.at < minutes_ago(10));
-            free && asked && lost
-        }
+    if let Action::Create { name, .. } = action {
+        let claiming = *name == NameClass::claiming(&case.seen.marker());
+        return free && claiming && object.ordered.is_some_and(|order| order.unsent);
     }
+    let asked = object.auto_order || object.ordered.is_some();
+    let lost = object.ordered.is_none_or(|order| order.at < minutes_ago(10));
+    free && asked && lost
 }
 
 fn may_lease(case: &Case<'_>, action: &Action) -> bool {
@@ -396,8 +392,9 @@ fn may_let_go(case: &Case<'_>) -> bool {
     let returned = match &seen.bound {
         Bound::Unbound(Candidates::Listed(_)) => !pending,
         Bound::Several(_) => true,
-        Bound::Unbound(Candidates::Failed(_)) | Bound::NotRead(_) => false,
-        Bound::To { host: HostRead::Failed(_), .. } => false,
+        Bound::Unbound(Candidates::Failed(_))
+        | Bound::NotRead(_)
+        | Bound::To { host: HostRead::Failed(_), .. } => false,
         Bound::To { .. } if held_by.is_some() || case.is_gone() => !case.holds(),
         Bound::To { .. } => {
             let wiped = case.is_one_of(&[Release::Marked]) && case.is_wiped();
