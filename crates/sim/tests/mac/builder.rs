@@ -64,6 +64,18 @@ async fn other_labels_register_anew_but_never_under_a_running_job() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_look_for_its_job_that_failed_is_not_no_job() {
+    let mac = converged().await;
+    run(&mac, &usual()).await.unwrap();
+    mac.set_runner_job(true);
+    mac.set_pgrep_trouble(Some((3, "pgrep: Cannot get process list\n")));
+    let wanted = builder("macos,other", "2.334.0", "a new token");
+    let failed = run(&mac, &wanted).await.unwrap().failed().unwrap();
+    assert!(failed.contains("Cannot get process list"), "{failed}");
+    assert!(mac.job_runs(JOB) && content(&mac, paths::RUNNER_REGISTERED).contains("macos,builder"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_builder_that_the_original_registered_is_left_as_it_is() {
     let mac = converged().await;
     run(&mac, &usual()).await.unwrap();
