@@ -257,6 +257,9 @@ fn start_provider(
     command
         // Nobody else leads, and a machine that this keeps busy may lose a Lease of seconds.
         .args(["provider", "--claim-settle=0s", "--leader-elect=false"])
+        // Who has its host waits for a token that nobody fills in here: looking for it shall not be
+        // what keeps the API server busy.
+        .arg("--look-interval=5m")
         .args(["--secrets-namespace", NAMESPACE, "--health-probe-bind-address=0"])
         .arg("--metrics-bind-address=0")
         .arg(format!("--api-server-url={}", plane.server()))

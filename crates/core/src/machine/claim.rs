@@ -71,8 +71,9 @@ fn choose_host(
     }
     let Some(_) = &seen.object.pool_prefix else { return wait(Reason::NoPool, limits.keep) };
     let mut counts = PoolCounts::default();
+    let listed = listed.iter().map(|candidate| &**candidate);
     let mut fitting: Vec<&Candidate> =
-        listed.iter().filter(|candidate| fits(seen, candidate, &mut counts)).collect();
+        listed.filter(|candidate| fits(seen, candidate, &mut counts)).collect();
     // A host that failed its owners is the last choice.
     let fewest = fitting.iter().map(|candidate| candidate.lease.owners_failed).min();
     fitting.retain(|candidate| Some(candidate.lease.owners_failed) == fewest);

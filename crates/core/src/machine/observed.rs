@@ -1,5 +1,6 @@
 //! What was read this turn, parsed once. The shell fills it in; nothing here reads.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use applecart_api::ids::{ClusterId, CrUid, ProviderId, ServerId, Zone};
@@ -139,7 +140,7 @@ pub enum Bound {
 #[derive(Clone, Debug)]
 pub enum Candidates {
     /// Hosts whose name makes them ours or the pool's, in order of id.
-    Listed(Vec<Candidate>),
+    Listed(Vec<Arc<Candidate>>),
     /// The list could not be had.
     Failed(String),
 }

@@ -13,6 +13,7 @@ mod telling;
 mod upkeep;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use applecart_api::condition::{Condition, is_true};
@@ -244,7 +245,7 @@ fn refused(tried: &'static str, times: u32, minutes: u64, seen: Observed) -> Obs
 fn candidate(change: impl FnOnce(&mut Host), lease: Lease) -> Observed {
     let mut host = host("pool-1");
     change(&mut host);
-    let listed = vec![Candidate { host, lease }];
+    let listed = vec![Arc::new(Candidate { host, lease })];
     Observed { bound: Bound::Unbound(Candidates::Listed(listed)), ..fresh() }
 }
 

@@ -1,6 +1,6 @@
 //! One list of a zone serves all who wait: calls grow with the fleet, never with its square.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -73,16 +73,22 @@ pub enum Absence {
 pub struct Snapshot {
     begun_at: Instant,
     taken_at: Instant,
-    hosts: Arc<[Host]>,
-    leases: Arc<BTreeMap<ServerId, Lease>>,
-    chosen: BTreeSet<ServerId>,
+    /// In order of id; shared, because every Machine that waits looks at all of them.
+    hosts: Vec<Arc<Candidate>>,
+    /// Those that somebody chose since, as they were listed.
+    chosen: BTreeMap<ServerId, Arc<Candidate>>,
 }
 
 impl Snapshot {
     /// From one list of hosts and the Leases read after it.
-    pub fn new(hosts: Vec<Host>, leases: BTreeMap<ServerId, Lease>) -> Self {
-        let (hosts, leases, now) = (hosts.into(), Arc::new(leases), Instant::now());
-        Self { begun_at: now, taken_at: now, hosts, leases, chosen: BTreeSet::new() }
+    pub fn new(mut hosts: Vec<Host>, mut leases: BTreeMap<ServerId, Lease>) -> Self {
+        hosts.sort_by(|a, b| a.id.cmp(&b.id));
+        let candidate = |host: Host| {
+            let lease = leases.remove(&host.id).unwrap_or_else(Lease::free);
+            Arc::new(Candidate { host, lease })
+        };
+        let (hosts, now) = (hosts.into_iter().map(candidate).collect(), Instant::now());
+        Self { begun_at: now, taken_at: now, hosts, chosen: BTreeMap::new() }
     }
 
     /// When it was whole.
@@ -91,15 +97,29 @@ impl Snapshot {
     }
 
     /// Hosts in order of id; those that somebody chose since the list count as held.
-    pub fn candidates(&self) -> Vec<Candidate> {
-        let candidate = |host: &Host| {
-            let mut lease = self.leases.get(&host.id).cloned().unwrap_or_else(Lease::free);
-            if self.chosen.contains(&host.id) && lease.holder == LeaseHolder::Nobody {
-                lease.holder = LeaseHolder::Other("another Machine".to_owned());
-            }
-            Candidate { host: host.clone(), lease }
-        };
-        self.hosts.iter().map(candidate).collect()
+    pub fn candidates(&self) -> Vec<Arc<Candidate>> {
+        self.hosts.clone()
+    }
+
+    fn at(&mut self, server: &ServerId) -> Option<&mut Arc<Candidate>> {
+        let at = self.hosts.binary_search_by(|candidate| candidate.host.id.cmp(server)).ok()?;
+        self.hosts.get_mut(at)
+    }
+
+    fn choose(&mut self, server: &ServerId) {
+        let Some(listed) = self.at(server) else { return };
+        if listed.lease.holder == LeaseHolder::Nobody {
+            let before = listed.clone();
+            let holder = LeaseHolder::Other("another Machine".to_owned());
+            Arc::make_mut(listed).lease.holder = holder;
+            self.chosen.insert(server.clone(), before);
+        }
+    }
+
+    fn give_back(&mut self, server: &ServerId) {
+        if let (Some(before), Some(listed)) = (self.chosen.remove(server), self.at(server)) {
+            *listed = before;
+        }
     }
 }
 
@@ -144,7 +164,7 @@ impl Zones {
 
     /// Looks for a host in a list, and at what an earlier list said: so far `apart`, at least.
     pub async fn look_for(&self, server: &ServerId, snapshot: &Snapshot, apart: Apart) -> Absence {
-        if snapshot.hosts.iter().any(|host| host.id == *server) {
+        if snapshot.hosts.iter().any(|candidate| candidate.host.id == *server) {
             self.is_there(server).await;
             return Absence::Listed;
         }
@@ -175,7 +195,7 @@ impl Zones {
     pub async fn choose(&self, zone: &Zone, server: &ServerId) {
         let slot = self.lists.lock().await.entry(zone.clone()).or_default().clone();
         if let Slot::Listed(snapshot) = &mut *slot.lock().await {
-            snapshot.chosen.insert(server.clone());
+            snapshot.choose(server);
         }
     }
 
@@ -184,7 +204,7 @@ impl Zones {
     pub async fn give_back(&self, zone: &Zone, server: &ServerId) {
         let slot = self.lists.lock().await.entry(zone.clone()).or_default().clone();
         if let Slot::Listed(snapshot) = &mut *slot.lock().await {
-            snapshot.chosen.remove(server);
+            snapshot.give_back(server);
         }
     }
 }

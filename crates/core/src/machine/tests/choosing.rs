@@ -8,9 +8,9 @@ fn numbered(n: u32) -> applecart_api::ids::ServerId {
 
 /// Which of these hosts an object of this number chooses.
 fn chosen(object: u32, hosts: &[u32]) -> applecart_api::ids::ServerId {
-    let candidate = |n: &u32| Candidate {
-        host: Host { id: numbered(*n), ..host("pool-1") },
-        lease: Lease::free(),
+    let candidate = |n: &u32| {
+        let host = Host { id: numbered(*n), ..host("pool-1") };
+        Arc::new(Candidate { host, lease: Lease::free() })
     };
     let listed = Candidates::Listed(hosts.iter().map(candidate).collect());
     let mut seen = Observed { bound: Bound::Unbound(listed), ..fresh() };

@@ -291,10 +291,10 @@ fn a_machine_prefers_hosts_that_failed_nobody() {
     let mut seen = candidate(|_| {}, Lease { owners_failed: 1, ..Lease::free() });
     let Bound::Unbound(Candidates::Listed(listed)) = &mut seen.bound else { panic!("a list") };
     let id: applecart_api::ids::ServerId = "6fb0ab06-2ab7-4ef5-8bb8-9f1c9f8f1c3e".parse().unwrap();
-    let mut good = listed[0].clone();
+    let mut good = Candidate::clone(&listed[0]);
     good.lease.owners_failed = 0;
     good.host.id = id.clone();
-    listed.push(good);
+    listed.push(Arc::new(good));
     let taken = effect(&seen).action;
     assert!(matches!(taken, Some(Action::TakeLease { server, .. }) if server == id));
 }

@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use std::sync::Arc;
+
 use applecart_api::ids::{ServerId, Zone};
 use applecart_api::keys::lease as key;
 use applecart_api::name_class::NameClass;
@@ -134,11 +136,12 @@ async fn lease_of(
 }
 
 /// Hosts that carry our name or our marker, whatever became of their Lease.
-fn named_ours<'a>(seen: &Observed, candidates: &'a [Candidate]) -> Vec<&'a Candidate> {
+fn named_ours<'a>(seen: &Observed, candidates: &'a [Arc<Candidate>]) -> Vec<&'a Candidate> {
     let marker = seen.marker();
     let names =
         [seen.object.name.clone(), NameClass::claiming(&marker), NameClass::releasing(&marker)];
-    candidates.iter().filter(|candidate| names.contains(&candidate.host.name)).collect()
+    let candidates = candidates.iter().map(|candidate| &**candidate);
+    candidates.filter(|candidate| names.contains(&candidate.host.name)).collect()
 }
 
 async fn list(context: &Context, zone: &Zone, age: Age) -> Result<Snapshot, String> {
@@ -147,8 +150,7 @@ async fn list(context: &Context, zone: &Zone, age: Age) -> Result<Snapshot, Stri
         let every = ListParams::default().labels(key::HOST);
         let stored = calls::read("the hosts' Leases", all_leases(context).list(&every)).await;
         let stored = stored.map_err(|e| chain(&e))?;
-        let mut hosts: Vec<Host> = servers.iter().map(host).collect();
-        hosts.sort_by(|a, b| a.id.cmp(&b.id));
+        let hosts: Vec<Host> = servers.iter().map(host).collect();
         Ok::<_, String>(Snapshot::new(hosts, leases::by_server(&stored.items)))
     };
     context.zones.get(zone, age, whole).await
