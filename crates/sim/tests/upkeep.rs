@@ -8,6 +8,8 @@ mod builder;
 mod pins;
 #[path = "upkeep/tailnet.rs"]
 mod tailnet;
+#[path = "upkeep/told.rs"]
+mod told;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
