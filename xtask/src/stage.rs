@@ -18,6 +18,9 @@ use crate::{e2e, generated, tidy, tools};
 /// Plans of each story in the short sweep: three minutes' worth.
 const SAMPLE: &str = "3";
 
+/// Tests of one program at once: those that talk to real SSH servers mostly wait.
+const TESTS_AT_ONCE: &str = "4";
+
 /// One thing to check. The order here is the order in which they run: quick ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Stage {
@@ -79,6 +82,7 @@ impl Stage {
             Self::Tools => tools::need_all().map(|()| Outcome::without_tests(true)),
             Self::Tests => {
                 let cargo = Cargo::new(["test", "--workspace", "--no-fail-fast"]);
+                let cargo = cargo.env("RUST_TEST_THREADS", TESTS_AT_ONCE);
                 Ok(Outcome::of_tests(cargo.count_tests()?))
             }
             Self::E2e => Ok(Outcome::of_tests(e2e::count(e2e::all()?, &mut std::io::stdout())?)),
