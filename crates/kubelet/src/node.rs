@@ -20,9 +20,6 @@ use crate::vm::Vm;
 /// Where Nodes' Leases are.
 const LEASES: &str = "kube-node-lease";
 
-/// A Node that nobody looked at for so many heartbeats is read again, whatever was said last.
-const RECALLED_HEARTBEATS: u32 = 2;
-
 /// What cannot be read back, and what need not be: the answer to a write says how things are, and
 /// whatever is written names that version, so a change by others is met as a conflict.
 #[derive(Default)]
@@ -38,9 +35,10 @@ struct Memory {
 }
 
 impl Memory {
-    /// The Node, if what was said of it last still counts.
+    /// The Node, if what was said of it last still counts: it is read with every renewal of the
+    /// Lease, so that whoever calls it Unknown is contradicted by then (K17, V11).
     fn recall_node<V>(&self, agent: &Agent<V>) -> Option<Box<Node>> {
-        let fresh = agent.config.timing.of_node().heartbeat * RECALLED_HEARTBEATS;
+        let fresh = agent.config.timing.of_node().lease;
         let (at, node) = self.node.as_ref()?;
         let age = Duration::try_from(agent.clock.now().duration_since(*at)).ok()?;
         (age < fresh).then(|| node.clone())
