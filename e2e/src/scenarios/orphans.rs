@@ -85,7 +85,9 @@ pub async fn a_provider_that_only_observes_tells_what_it_would_do_and_does_nothi
     wait::until("what it would do to be told", async || {
         let log = fleet.logged("observer")?;
         let mut told = log.lines().filter(|line| line.contains("would, but only observes"));
-        Ok(told.any(|line| line.contains("take_lease") && line.contains("reason=")).then_some(()))
+        Ok(told
+            .any(|line| line.contains("take_lease") && line.contains(r#""reason":"#))
+            .then_some(()))
     })
     .await
     .with_context(|| fleet.tails())?;
