@@ -203,10 +203,7 @@ fn tell_first(now: Timestamp, seen: &Observed, decision: Decision) -> Decision {
 fn is_told_with_the_next(seen: &Observed, decision: &Decision) -> bool {
     match &decision.action {
         Some(
-            Action::TakeName { .. }
-            | Action::TakeLease { .. }
-            | Action::BlockMove(true)
-            | Action::SetProviderId(Some(_)),
+            Action::TakeName { .. } | Action::TakeLease { .. } | Action::SetProviderId(Some(_)),
         ) => seen.object.deleting_since.is_none(),
         Some(Action::Rename { to, .. }) => *to == NameClass::claiming(&seen.marker()),
         Some(_) | None => false,
