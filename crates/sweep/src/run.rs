@@ -25,6 +25,9 @@ use crate::story::{Story, said};
 const BEGINNING: i64 = 1_800_000_000;
 /// What a story leaves behind must be right so long after its end, at the latest.
 const CONVERGE: Duration = Duration::from_mins(10);
+/// A marker that a late rename gives a host whose object is gone is the sweep's to find, twice, and
+/// to finish: so long after, at the latest (V2).
+const SWEPT: Duration = Duration::from_hours(1);
 /// How long a controller takes to see what is late: it looks every ten seconds, and Kubernetes does
 /// what is late with the next request.
 const LOOK: Duration = Duration::from_secs(15);
@@ -239,11 +242,12 @@ async fn judge(
         story.play(world).await.map_err(|wrong| format!("{wrong}; {}", said(world)))?;
         end.took = began.elapsed();
         // What is late may land after all seemed well.
-        if explorer.case().is_late() {
+        let late = explorer.case().is_late();
+        if late {
             faults.settle().await;
             tokio::time::sleep(LOOK).await;
         }
-        converge(story, world).await?;
+        converge(story, world, if late { SWEPT } else { CONVERGE }).await?;
         faults.look(|steps| {
             on_the_way(world, steps)?;
             end.counts = Counts::of(steps);
@@ -258,7 +262,7 @@ async fn judge(
             return Ok(());
         }
         be_silent(explorer, faults).await?;
-        converge(story, world).await
+        converge(story, world, CONVERGE).await
     };
     let beside = OptionFuture::from(neighbour.map(World::run));
     tokio::select! {
@@ -273,8 +277,8 @@ async fn judge(
 }
 
 /// Waits until what the story leaves behind is right.
-async fn converge(story: Story, world: &World) -> Result<(), String> {
-    let deadline = Instant::now() + CONVERGE;
+async fn converge(story: Story, world: &World, patience: Duration) -> Result<(), String> {
+    let deadline = Instant::now() + patience;
     loop {
         match at_end(world, story) {
             Ok(()) => return Ok(()),

@@ -161,7 +161,12 @@ fn is_under_way(seen: &Observed, decision: &Decision) -> Option<bool> {
         Bound::Unbound(Candidates::Listed(_)) => {
             let begins = matches!(
                 decision.action,
-                Some(Action::TakeLease { .. } | Action::NoteOrder | Action::Create { .. })
+                Some(
+                    Action::TakeName { .. }
+                        | Action::TakeLease { .. }
+                        | Action::NoteOrder
+                        | Action::Create { .. }
+                )
             );
             Some(begins || decision.reason == Reason::Ordering)
         }
