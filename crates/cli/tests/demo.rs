@@ -185,7 +185,8 @@ fn reading_tells_what_is_going_on(demo: &Demo, macs: &[String]) {
         assert!(table.contains(word), "{word} is not in\n{table}");
     }
     let described = demo.says(&format!("describe samm {}", macs[0]));
-    for word in ["Events:", "Bootstrapping", "bootstrap step 1 of 10", "Bootstrapped"] {
+    // Which steps are told depends on how long each takes; a wait that is over at once is not.
+    for word in ["Events:", "Bootstrapping", "bootstrap step ", " of 10: ", "Bootstrapped"] {
         assert!(described.contains(word), "{word} is not in\n{described}");
     }
     assert!(demo.says("get rpool").contains("macos-26"));
