@@ -36,6 +36,9 @@ async fn every_run_ends_in_a_line_with_each_steps_end_and_time_and_the_event_in_
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false);
     let subscriber = subscriber.with_writer(move || writer.clone()).finish();
+    // While there is but one, whether anybody listens is asked on the thread that first has
+    // something to say, which may be another test's.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     let _logged = tracing::subscriber::set_default(subscriber);
     let mac = world.mac(&world.scaleway().hosts()[0].id).unwrap();
     mac.set_agent_health(AgentHealth::NeverStarts);
