@@ -35,7 +35,7 @@ mod status;
 mod tests;
 mod upkeep;
 
-pub use action::{Action, Identity};
+pub use action::{Action, Exactly, Identity};
 pub use claim::needs_name;
 pub use decide::{Decision, decide};
 pub(crate) use leftovers::{remove_identity, remove_node};

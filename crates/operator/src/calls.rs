@@ -75,11 +75,16 @@ pub async fn written<T>(call: impl Future<Output = kube::Result<T>>) -> (Outcome
 
 /// Creates: what is there already is there.
 pub async fn create<T>(call: impl Future<Output = kube::Result<T>>) -> Outcome {
+    created(call).await.0
+}
+
+/// Creates, and says what is there now, if that is known.
+pub async fn created<T>(call: impl Future<Output = kube::Result<T>>) -> (Outcome, Option<T>) {
     match tokio::time::timeout(CALL_TIMEOUT, call).await {
-        Ok(Err(kube::Error::Api(status))) if status.is_already_exists() => Outcome::Done,
-        Ok(Ok(_)) => Outcome::Done,
-        Ok(Err(error)) => outcome(&error),
-        Err(_) => Outcome::Unknown,
+        Ok(Err(kube::Error::Api(status))) if status.is_already_exists() => (Outcome::Done, None),
+        Ok(Ok(now)) => (Outcome::Done, Some(now)),
+        Ok(Err(error)) => (outcome(&error), None),
+        Err(_) => (Outcome::Unknown, None),
     }
 }
 

@@ -100,12 +100,17 @@ pub enum Action {
     },
     /// Store the password that this turn's read of the host carried.
     StoreCredentials(ServerId),
-    /// Forget the password and the host key of a host that is being wiped.
-    DeleteCredentials,
+    /// Forget the password and the host key of a host that is being wiped: the Secret that was read.
+    DeleteCredentials(Exactly),
     /// Make one part of the Node's identity.
     CreateIdentity(Identity),
     /// Remove one part of the Node's identity.
-    DeleteIdentity(Identity),
+    DeleteIdentity {
+        /// Which.
+        part: Identity,
+        /// As it was read: another object of the name may have signed it since (LH14).
+        exactly: Exactly,
+    },
     /// Begin a bootstrap beside this loop.
     StartBootstrap(ServerId),
     /// Begin the same steps beside this loop, on a Mac that was bootstrapped.
@@ -213,8 +218,8 @@ impl Action {
             | Self::ScheduleDeletion(_)
             | Self::NoteOrder
             | Self::Create { .. }
-            | Self::DeleteCredentials
-            | Self::DeleteIdentity(_)
+            | Self::DeleteCredentials(_)
+            | Self::DeleteIdentity { .. }
             | Self::StartUpkeep(_)
             | Self::Compare(_)
             | Self::Cordon { .. }
@@ -252,9 +257,9 @@ impl Action {
             Self::NoteOrder => "note the order",
             Self::Create { .. } => "order a host",
             Self::StoreCredentials(_) => "store the host's password",
-            Self::DeleteCredentials => "delete the host's password",
+            Self::DeleteCredentials(_) => "delete the host's password",
             Self::CreateIdentity(_) => "create the Node's identity",
-            Self::DeleteIdentity(_) => "delete the Node's identity",
+            Self::DeleteIdentity { .. } => "delete the Node's identity",
             Self::StartBootstrap(_) => "begin the bootstrap",
             Self::StartUpkeep(_) => "begin the upkeep",
             Self::Compare(_) => "compare the Mac's configuration with that of its take-over",
@@ -265,6 +270,16 @@ impl Action {
             Self::DeleteNode { .. } => "delete the Node",
         }
     }
+}
+
+/// Something that is stored, as it was read: whoever removes it names both, so that nothing else of
+/// its name goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exactly {
+    /// UID that it must still have.
+    pub uid: String,
+    /// Version that it must still have.
+    pub version: String,
 }
 
 /// The parts of a Node's identity, in the order in which they are made.

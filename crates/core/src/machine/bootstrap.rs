@@ -188,7 +188,7 @@ fn lacking(seen: &Observed, host: &Host, limits: &Limits) -> Option<Decision> {
             wait(Reason::MissingSudoPassword, limits.keep)
         });
     }
-    if let Some(part) = Identity::ALL.iter().find(|part| !seen.identity.contains(part)) {
+    if let Some(part) = Identity::ALL.iter().find(|part| !seen.identity.contains_key(part)) {
         return Some(act(Action::CreateIdentity(*part), Reason::Preparing));
     }
     (!seen.credentials.token).then(|| wait(Reason::WaitingForToken, limits.look))

@@ -1,11 +1,12 @@
 //! What stands outside of a Mac on its way back: Pods on it, its Node, its identity, its Secrets.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use applecart_api::ids::ProviderId;
 use jiff::Timestamp;
 
-use super::action::{Action, Identity};
+use super::action::{Action, Exactly, Identity};
 use super::decide::{Decision, act, since, wait};
 use super::limits::Limits;
 use super::observed::{Bound, Guest, HostRead, LeaseHolder, Node, Observed, Release};
@@ -67,15 +68,18 @@ pub(super) fn of_host(seen: &Observed) -> Option<Decision> {
 
 /// The agent's identity and the host's Secret: ours, whatever became of the host.
 pub(super) fn of_object(seen: &Observed) -> Option<Decision> {
-    let action = remove_identity(&seen.identity, seen.credentials.stored)?;
+    let action = remove_identity(&seen.identity, seen.credentials.stored.as_ref())?;
     Some(act(action, Reason::CleaningUp))
 }
 
 /// The next part of an agent's identity, or the Secret with the host's password and key, to go.
-pub(crate) fn remove_identity(identity: &[Identity], stored: bool) -> Option<Action> {
-    let part = Identity::ALL.iter().rev().find(|part| identity.contains(part));
-    part.map(|part| Action::DeleteIdentity(*part))
-        .or_else(|| stored.then_some(Action::DeleteCredentials))
+pub(crate) fn remove_identity(
+    identity: &BTreeMap<Identity, Exactly>,
+    stored: Option<&Exactly>,
+) -> Option<Action> {
+    let last = identity.last_key_value().map(|(part, exactly)| (*part, exactly.clone()));
+    last.map(|(part, exactly)| Action::DeleteIdentity { part, exactly })
+        .or_else(|| stored.cloned().map(Action::DeleteCredentials))
 }
 
 /// The next Pod on a Node to go, else the Node.

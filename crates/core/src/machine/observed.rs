@@ -1,5 +1,6 @@
 //! What was read this turn, parsed once. The shell fills it in; nothing here reads.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use applecart_api::name_class::{Marker, NameClass};
 use applecart_api::os_pin::OsPin;
 use jiff::Timestamp;
 
+use super::action::{Exactly, Identity};
 use super::upkeep::Upkeep;
 use crate::Trouble;
 use crate::fleet_key::FleetKey;
@@ -26,8 +28,8 @@ pub struct Observed {
     pub images: Images,
     /// What the host is to be bootstrapped with.
     pub credentials: Credentials,
-    /// Which parts of the Node's identity are there.
-    pub identity: Vec<super::Identity>,
+    /// The parts of the Node's identity that are there.
+    pub identity: BTreeMap<Identity, Exactly>,
     /// Who has the object's name; read only when that is about to matter.
     pub name: Name,
     /// The Node of the object's name, if it is registered.
@@ -309,12 +311,12 @@ pub struct Image {
 
 /// What a bootstrap needs besides the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "four facts, each seen on its own")]
+#[allow(clippy::struct_excessive_bools, reason = "three facts, each seen on its own")]
 pub struct Credentials {
     /// The fleet's SSH key, stored and registered.
     pub fleet_key: FleetKey,
     /// There is a Secret for the host's password and key, whatever it holds.
-    pub stored: bool,
+    pub stored: Option<Exactly>,
     /// It holds a password that can be used.
     pub password: bool,
     /// It is another one than the last bootstrap of this process used.
@@ -355,7 +357,7 @@ pub struct Node {
 
 /// A Pod on the Mac.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "four facts, each seen on its own")]
+#[allow(clippy::struct_excessive_bools, reason = "three facts, each seen on its own")]
 pub struct Guest {
     /// Namespace.
     pub namespace: String,

@@ -291,8 +291,8 @@ pub(super) fn unbind(seen: &Observed, server: &ServerId, why: &'static str) -> D
         return act(action, reason);
     }
     // S17: a pin outlives no host, not even beside a password that nobody can use.
-    if seen.credentials.stored {
-        return act(Action::DeleteCredentials, reason);
+    if let Some(stored) = &seen.credentials.stored {
+        return act(Action::DeleteCredentials(stored.clone()), reason);
     }
     if seen.object.provider_id.is_some() {
         return act(Action::SetProviderId(None), reason);

@@ -12,7 +12,7 @@ mod remembered;
 mod telling;
 mod upkeep;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +50,18 @@ fn host(name: &str) -> Host {
 
 fn ours() -> Lease {
     Lease { holder: LeaseHolder::Us, version: Some("7".into()), ..Lease::free() }
+}
+
+fn exactly() -> Exactly {
+    Exactly { uid: "uid-1".into(), version: "3".into() }
+}
+
+fn identity(parts: &[Identity]) -> BTreeMap<Identity, Exactly> {
+    parts.iter().map(|part| (*part, exactly())).collect()
+}
+
+fn whole_identity() -> BTreeMap<Identity, Exactly> {
+    identity(&Identity::ALL)
 }
 
 fn node() -> Node {
@@ -113,7 +125,7 @@ fn fresh() -> Observed {
         bound: Bound::Unbound(Candidates::Listed(vec![])),
         images: Images::Listed(vec![]),
         credentials: Credentials::default(),
-        identity: vec![],
+        identity: BTreeMap::new(),
         name: Name::Ours,
         node: None,
         guests: vec![],
@@ -138,12 +150,12 @@ fn prepared() -> Observed {
         Some(format!("scw-applesilicon://fr-par-1/{SERVER}").parse().unwrap());
     seen.credentials = Credentials {
         fleet_key: FleetKey::Ready,
-        stored: true,
+        stored: Some(exactly()),
         password: true,
         renewed: false,
         token: true,
     };
-    seen.identity = Identity::ALL.to_vec();
+    seen.identity = whole_identity();
     seen
 }
 

@@ -1,13 +1,15 @@
 //! What objects that are gone left behind: their agents' identities, passwords, Nodes and Pods
 //! (C5), and the Leases of hosts that Scaleway does not have any more. Pure.
 
+use std::collections::BTreeMap;
+
 use applecart_api::ids::{ProviderId, ServerId, Zone};
 
 use super::class::{Class, Names, classify};
 use super::memory::Sightings;
 use super::observed::{HostLease, Inventory, Owners, ZoneRead};
 use super::survey::Task;
-use crate::machine::{Action, Guest, Host, Identity, Node, remove_identity, remove_node};
+use crate::machine::{Action, Exactly, Guest, Host, Identity, Node, remove_identity, remove_node};
 
 /// What there is in Kubernetes under the name of one object, besides that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,9 +33,9 @@ pub struct CleanUp {
 #[derive(Clone, Debug, Default)]
 pub struct Leftovers {
     /// Parts of the agent's identity.
-    pub identity: Vec<Identity>,
+    pub identity: BTreeMap<Identity, Exactly>,
     /// The Secret with the host's password.
-    pub credentials: bool,
+    pub credentials: Option<Exactly>,
     /// The Node.
     pub node: Option<Node>,
     /// The Pods that are bound to it.
@@ -46,7 +48,7 @@ pub fn clean_up(task: &CleanUp, left: &Leftovers, owners: &Owners) -> Option<Act
     if owners.by_name(&task.machine).next().is_some() {
         return None;
     }
-    remove_identity(&left.identity, left.credentials).or_else(|| {
+    remove_identity(&left.identity, left.credentials.as_ref()).or_else(|| {
         let wanted = task.node.as_ref()?.to_string();
         let node = left.node.as_ref().filter(|node| node.provider_id.as_ref() == Some(&wanted))?;
         Some(remove_node(node, &left.guests))

@@ -1,8 +1,10 @@
 //! What belongs to one object in Kubernetes, besides that: read, and removed one by one.
 
+use std::collections::BTreeMap;
+
 use applecart_api::keys::{finalizer, owned};
 use applecart_core::Outcome;
-use applecart_core::machine::{Action, Identity};
+use applecart_core::machine::{Action, Exactly, Identity};
 use k8s_openapi::api::core::v1::{Node, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
@@ -12,6 +14,9 @@ use serde_json::json;
 
 use super::observe::chain;
 use crate::calls::{self, ReadError};
+
+/// Parts of an agent's identity, each as it was read.
+type Parts = BTreeMap<Identity, Exactly>;
 
 /// What is left of one object, or stands around it while it lives.
 pub struct Left<'a> {
@@ -27,10 +32,10 @@ impl Left<'_> {
     /// Removes one thing.
     pub async fn remove(&self, action: &Action) -> Outcome {
         match action {
-            Action::DeleteCredentials => {
-                delete(self.secrets(), &owned::credentials(self.machine)).await
+            Action::DeleteCredentials(exactly) => {
+                delete(self.secrets(), &owned::credentials(self.machine), exactly).await
             }
-            Action::DeleteIdentity(part) => self.delete_identity(*part).await,
+            Action::DeleteIdentity { part, exactly } => self.delete_identity(*part, exactly).await,
             Action::DeleteGuest { namespace, name, uid, version, force } => {
                 let how = DeleteParams {
                     preconditions: Some(Preconditions {
@@ -54,8 +59,8 @@ impl Left<'_> {
         }
     }
 
-    /// Which parts of the agent's identity there are; the last one is the token, with its Secret.
-    pub async fn identity(&self) -> Result<(Vec<Identity>, Option<Secret>), ReadError> {
+    /// The parts of the agent's identity that there are, and the Secret of its token.
+    pub async fn identity(&self) -> Result<(Parts, Option<Secret>), ReadError> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), self.namespace);
         let bindings: Api<ClusterRoleBinding> = Api::all(self.client.clone());
         let agent = owned::agent(self.machine);
@@ -68,11 +73,12 @@ impl Left<'_> {
             calls::read("its ClusterRoleBinding", bindings.get_opt(&agent)),
         )?;
         let present = [
-            (Identity::ServiceAccount, account.is_some()),
-            (Identity::Binding, binding.is_some()),
-            (Identity::Token, token.is_some()),
+            (Identity::ServiceAccount, account.as_ref().map(exactly)),
+            (Identity::Binding, binding.as_ref().map(exactly)),
+            (Identity::Token, token.as_ref().map(exactly)),
         ];
-        Ok((present.into_iter().filter_map(|(part, is)| is.then_some(part)).collect(), token))
+        let there = present.into_iter().filter_map(|(part, exactly)| Some((part, exactly?)));
+        Ok((there.collect(), token))
     }
 
     /// The Secret with the host's password.
@@ -89,15 +95,19 @@ impl Left<'_> {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    async fn delete_identity(&self, part: Identity) -> Outcome {
+    async fn delete_identity(&self, part: Identity, exactly: &Exactly) -> Outcome {
         let (client, agent) = (self.client.clone(), owned::agent(self.machine));
         match part {
             Identity::ServiceAccount => {
                 let accounts: Api<ServiceAccount> = Api::namespaced(client, self.namespace);
-                delete(accounts, &agent).await
+                delete(accounts, &agent, exactly).await
             }
-            Identity::Binding => delete(Api::<ClusterRoleBinding>::all(client), &agent).await,
-            Identity::Token => delete(self.secrets(), &owned::agent_token(self.machine)).await,
+            Identity::Binding => {
+                delete(Api::<ClusterRoleBinding>::all(client), &agent, exactly).await
+            }
+            Identity::Token => {
+                delete(self.secrets(), &owned::agent_token(self.machine), exactly).await
+            }
         }
     }
 
@@ -118,9 +128,20 @@ impl Left<'_> {
     }
 }
 
-async fn delete<K>(api: Api<K>, name: &str) -> Outcome
+/// What a stored object is known by, exactly.
+pub fn exactly(object: &impl kube::Resource) -> Exactly {
+    let (uid, version) = (object.meta().uid.clone(), object.meta().resource_version.clone());
+    Exactly { uid: uid.unwrap_or_default(), version: version.unwrap_or_default() }
+}
+
+async fn delete<K>(api: Api<K>, name: &str, exactly: &Exactly) -> Outcome
 where
     K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
 {
-    calls::delete(api.delete(name, &DeleteParams::default())).await
+    let preconditions = Preconditions {
+        uid: Some(exactly.uid.clone()),
+        resource_version: Some(exactly.version.clone()),
+    };
+    let how = DeleteParams::default().preconditions(preconditions);
+    calls::delete(api.delete(name, &how)).await
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use applecart_api::cluster_api::{Cluster, Machine};
 use applecart_api::ids::ServerId;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
-use applecart_core::machine::{Identity, Node};
+use applecart_core::machine::{Exactly, Identity, Node};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::ObjectMeta;
@@ -54,11 +54,11 @@ pub struct Memory {
 #[derive(Clone, Debug, Default)]
 pub struct Kit {
     /// Parts of the agent's identity.
-    pub identity: Vec<Identity>,
+    pub identity: BTreeMap<Identity, Exactly>,
     /// Whether its token is filled in.
     pub token: bool,
-    /// Whether there is a Secret for the host's password and key.
-    pub stored: bool,
+    /// The Secret for the host's password and key, if there is one.
+    pub stored: Option<Exactly>,
     /// The host's password, if it is in there and can be used.
     pub password: Option<SecretString>,
 }

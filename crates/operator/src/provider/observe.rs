@@ -4,6 +4,7 @@ mod binding;
 mod names;
 mod surroundings;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use applecart_api::cluster_api::{Cluster, GROUP, Machine};
@@ -71,7 +72,7 @@ pub async fn observe(
             bound: Bound::NotRead(None),
             images: Images::NotRead,
             credentials: Credentials::default(),
-            identity: vec![],
+            identity: BTreeMap::new(),
             name: Name::NotRead,
             node: None,
             guests: vec![],
@@ -125,7 +126,7 @@ pub async fn read_afresh(context: &Context, turn: &mut Turn) -> Result<(), ReadE
     let Bound::To { server, lease, .. } = turn.seen.bound.clone() else { return Ok(()) };
     binding::read_host(context, turn, server, lease).await;
     let seen = &mut turn.seen;
-    (seen.node, seen.guests, seen.identity) = (None, vec![], vec![]);
+    (seen.node, seen.guests, seen.identity) = (None, vec![], BTreeMap::new());
     seen.credentials = Credentials::default();
     surroundings::read(context, turn).await
 }

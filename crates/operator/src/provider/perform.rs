@@ -5,7 +5,7 @@ use applecart_api::ids::{ServerId, Zone};
 use applecart_api::keys::{annotation, finalizer, lease as key, owned};
 use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineStatus};
 use applecart_core::Outcome;
-use applecart_core::machine::{Action, Identity};
+use applecart_core::machine::{Action, Exactly, Identity};
 use applecart_scaleway::{ErrorKind, Order, OsId};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -16,7 +16,7 @@ use kube::{Api, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::leftovers::Left;
+use super::leftovers::{Left, exactly};
 use super::observe::{Turn, chain};
 use super::{Context, config, leases, objects};
 use crate::calls;
@@ -83,8 +83,8 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
             Outcome::Done
         }
         Action::Cordon { .. }
-        | Action::DeleteCredentials
-        | Action::DeleteIdentity(_)
+        | Action::DeleteCredentials(_)
+        | Action::DeleteIdentity { .. }
         | Action::DeleteGuest { .. }
         | Action::FreeGuest { .. }
         | Action::DeleteNode { .. } => clear_out(context, turn, action).await,
@@ -95,19 +95,19 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
 /// there.
 async fn equip(context: &Context, turn: &Turn, action: &Action) -> Outcome {
     let (kits, name) = (&context.memory.kits, &turn.seen.object.name);
-    let outcome = match action {
+    let (outcome, now) = match action {
         Action::CreateIdentity(part) => create_identity(context, turn, *part).await,
         _ => store_credentials(context, turn).await,
     };
-    if outcome != Outcome::Done {
+    let Some(exactly) = now else {
         kits.forget(name);
         return outcome;
-    }
+    };
     kits.amend(name, |kit| {
         if let Action::CreateIdentity(part) = action {
-            kit.identity.push(*part);
+            kit.identity.insert(*part, exactly);
         } else {
-            kit.stored = true;
+            kit.stored = Some(exactly);
             kit.password = turn.login.as_ref().map(|(_, password)| password.clone());
         }
     });
@@ -399,16 +399,22 @@ pub async fn reinstall(
     }
 }
 
-async fn store_credentials(context: &Context, turn: &Turn) -> Outcome {
-    let Some((user, password)) = &turn.login else { return Outcome::Refused };
+async fn store_credentials(context: &Context, turn: &Turn) -> (Outcome, Option<Exactly>) {
+    let Some((user, password)) = &turn.login else { return (Outcome::Refused, None) };
     let name = &turn.seen.object.name;
     let secret = objects::credentials(name, user, password);
     let how = PatchParams::apply("applecart").force();
     let patch = Patch::Apply(&secret);
-    calls::write(secrets(context).patch(&owned::credentials(name), &how, &patch)).await
+    let (secrets, name) = (secrets(context), owned::credentials(name));
+    let (outcome, now) = calls::written(secrets.patch(&name, &how, &patch)).await;
+    (outcome, now.as_ref().map(exactly))
 }
 
-async fn create_identity(context: &Context, turn: &Turn, part: Identity) -> Outcome {
+async fn create_identity(
+    context: &Context,
+    turn: &Turn,
+    part: Identity,
+) -> (Outcome, Option<Exactly>) {
     let name = &turn.seen.object.name;
     let document = objects::identity(part, name, &us(turn), &context.settings);
     let namespace = &context.settings.namespace;
@@ -422,13 +428,17 @@ async fn create_identity(context: &Context, turn: &Turn, part: Identity) -> Outc
     }
 }
 
-async fn create<K>(api: Api<K>, document: Value) -> Outcome
+/// Creates something, and says what is there now, if that is known.
+async fn create<K>(api: Api<K>, document: Value) -> (Outcome, Option<Exactly>)
 where
     K: kube::Resource + Clone + DeserializeOwned + serde::Serialize + std::fmt::Debug,
 {
     match serde_json::from_value::<K>(document) {
-        Ok(object) => calls::create(api.create(&PostParams::default(), &object)).await,
-        Err(error) => Outcome::Failed(error.to_string()),
+        Ok(object) => {
+            let (outcome, now) = calls::created(api.create(&PostParams::default(), &object)).await;
+            (outcome, now.as_ref().map(exactly))
+        }
+        Err(error) => (Outcome::Failed(error.to_string()), None),
     }
 }
 

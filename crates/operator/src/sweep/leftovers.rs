@@ -17,7 +17,7 @@ use tracing::Instrument;
 use super::{CONTROLLER, Sweep, observe};
 use crate::calls::{self, ReadError};
 use crate::effects::Effect;
-use crate::provider::leftovers::Left;
+use crate::provider::leftovers::{Left, exactly};
 use crate::provider::{guests, node};
 
 /// Things of one object that a cycle removes: six, and the Pods on its Node.
@@ -114,7 +114,7 @@ impl Sweep {
 
     async fn leftovers(&self, left: &Left<'_>) -> Result<Leftovers, ReadError> {
         let (identity, _) = left.identity().await?;
-        let credentials = left.credentials().await?.is_some();
+        let credentials = left.credentials().await?.as_ref().map(exactly);
         let node = node(&self.client, left.machine).await?;
         let guests = guests(&self.client, left.machine).await?;
         Ok(Leftovers { identity, credentials, node, guests })

@@ -361,7 +361,7 @@ fn bootstrap_rows() -> Vec<Row> {
         ),
         (
             "no identity",
-            with(prepared(), |s| s.identity = vec![Identity::ServiceAccount]),
+            with(prepared(), |s| s.identity = identity(&[Identity::ServiceAccount])),
             Some(Action::CreateIdentity(Identity::Binding)),
             Reason::Preparing,
         ),
@@ -496,16 +496,16 @@ fn lost_rows() -> Vec<Row> {
         (
             "back in the pool, with our password",
             with(bound("pool-1", returned.clone()), |s| {
-                s.credentials.stored = true;
+                s.credentials.stored = Some(exactly());
                 s.credentials.password = true;
             }),
-            Some(Action::DeleteCredentials),
+            Some(Action::DeleteCredentials(exactly())),
             Reason::HostReleased(why),
         ),
         (
             "back in the pool, with a sealed password and a pin (S17)",
-            with(bound("pool-1", returned.clone()), |s| s.credentials.stored = true),
-            Some(Action::DeleteCredentials),
+            with(bound("pool-1", returned.clone()), |s| s.credentials.stored = Some(exactly())),
+            Some(Action::DeleteCredentials(exactly())),
             Reason::HostReleased(why),
         ),
         (

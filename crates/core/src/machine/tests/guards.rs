@@ -159,9 +159,9 @@ const PROVIDER_ID: Dimension = (3, |seen, way| {
 /// All that there is, nothing, or no identity.
 const CREDENTIALS: Dimension = (4, |seen, way| {
     // A Secret may be there without a password that can be used.
-    seen.credentials.stored = way != 1;
+    seen.credentials.stored = (way != 1).then(exactly);
     seen.credentials.password = way != 1 && way != 3;
-    seen.identity = if way == 0 { Identity::ALL.to_vec() } else { vec![] };
+    seen.identity = if way == 0 { whole_identity() } else { BTreeMap::new() };
 });
 /// All of it is gone.
 const BARE: Dimension = (1, |seen, _| CREDENTIALS.1(seen, 1));

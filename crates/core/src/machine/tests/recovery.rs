@@ -183,7 +183,7 @@ fn everything_of_a_host_goes_with_it() {
         ..ScalewayAppleSiliconMachineStatus::default()
     };
     seen.object.provider_id = prepared().object.provider_id;
-    seen.credentials.stored = true;
+    seen.credentials.stored = Some(exactly());
     let cleared = told(&seen);
     let expected = ScalewayAppleSiliconMachineStatus {
         observed_generation: Some(1),
@@ -196,8 +196,8 @@ fn everything_of_a_host_goes_with_it() {
     };
     assert_eq!(cleared, expected);
     assert!(cleared.conditions.iter().all(|condition| condition.type_ != "Bootstrapped"));
-    assert_eq!(effect(&seen).action, Some(Action::DeleteCredentials), "with the host-key pin");
-    seen.credentials.stored = false;
+    assert_eq!(effect(&seen).action, Some(Action::DeleteCredentials(exactly())), "with the host-key pin");
+    seen.credentials.stored = None;
     assert_eq!(effect(&seen).action, Some(Action::SetProviderId(None)));
     seen.object.provider_id = None;
     assert_eq!(effect(&seen).action, Some(Action::ClearLease(server())));

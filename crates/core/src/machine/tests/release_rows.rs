@@ -179,23 +179,23 @@ fn wiped_rows() -> Vec<Row> {
         ),
         (
             "wiped, identity left",
-            with(released(wiped.clone()), |s| s.identity = Identity::ALL.to_vec()),
-            Some(Action::DeleteIdentity(Identity::Token)),
+            with(released(wiped.clone()), |s| s.identity = whole_identity()),
+            Some(Action::DeleteIdentity { part: Identity::Token, exactly: exactly() }),
             Reason::CleaningUp,
         ),
         (
             "wiped, password left",
             with(released(wiped.clone()), |s| {
-                s.credentials.stored = true;
+                s.credentials.stored = Some(exactly());
                 s.credentials.password = true;
             }),
-            Some(Action::DeleteCredentials),
+            Some(Action::DeleteCredentials(exactly())),
             Reason::CleaningUp,
         ),
         (
             "wiped, a sealed password and a pin left (S17, C5)",
-            with(released(wiped.clone()), |s| s.credentials.stored = true),
-            Some(Action::DeleteCredentials),
+            with(released(wiped.clone()), |s| s.credentials.stored = Some(exactly())),
+            Some(Action::DeleteCredentials(exactly())),
             Reason::CleaningUp,
         ),
         (
@@ -593,8 +593,8 @@ fn strange_release_rows() -> Vec<Row> {
         (
             "held by a namesake of another namespace: what carries the name is its (LH14)",
             with(deleting(bound(NAME, namesake)), |s| {
-                s.identity = Identity::ALL.to_vec();
-                s.credentials.stored = true;
+                s.identity = whole_identity();
+                s.credentials.stored = Some(exactly());
                 s.credentials.password = true;
             }),
             Some(Action::RemoveFinalizer),

@@ -209,7 +209,7 @@ fn what_waits_for_vms_or_for_a_boot_is_told_and_the_stamp_stays_what_it_was() {
 fn lost_credentials_are_made_again_and_what_cannot_be_had_is_told_without_harm() {
     // C5
     let mut seen = well(15);
-    seen.identity = vec![Identity::ServiceAccount];
+    seen.identity = identity(&[Identity::ServiceAccount]);
     assert_eq!(next(&seen).action, Some(Action::CreateIdentity(Identity::Binding)));
     assert_eq!(next(&seen).reason, Reason::Ready);
     let mut seen = with_host(well(15), |host| host.has_password = false);

@@ -3,7 +3,7 @@
 use applecart_api::ids::ProviderId;
 
 use super::*;
-use crate::machine::{self, Guest, Identity, Node};
+use crate::machine::{self, Exactly, Guest, Identity, Node};
 
 const NAME: &str = "fleet-gone";
 
@@ -110,20 +110,23 @@ fn identity_goes_before_pods_and_the_node_goes_last() {
         ready: false,
         silent_since: None,
     };
+    let exactly = |name: &str| Exactly { uid: format!("uid-of-{name}"), version: "1".into() };
+    let part = |part: Identity| (part, exactly(&format!("{part:?}")));
     let owners = Owners::new(vec![owner("fleet-a", None)]);
     let next = |left: &Leftovers| clean_up(&task(), left, &owners);
     let mut left = Leftovers {
-        identity: Identity::ALL.to_vec(),
-        credentials: true,
+        identity: Identity::ALL.map(part).into(),
+        credentials: Some(exactly("secret")),
         node: Some(node(1)),
         guests: vec![Guest { forced: false, ..guest("runs") }, guest("stuck")],
     };
-    for part in Identity::ALL.into_iter().rev() {
-        assert_eq!(next(&left), Some(machine::Action::DeleteIdentity(part)));
-        left.identity.retain(|there| *there != part);
+    for (part, exactly) in Identity::ALL.map(part).into_iter().rev() {
+        assert_eq!(next(&left), Some(machine::Action::DeleteIdentity { part, exactly }));
+        left.identity.remove(&part);
     }
-    assert_eq!(next(&left), Some(machine::Action::DeleteCredentials));
-    left.credentials = false;
+    let secret = machine::Action::DeleteCredentials(exactly("secret"));
+    assert_eq!(next(&left), Some(secret));
+    left.credentials = None;
     assert!(matches!(next(&left), Some(machine::Action::DeleteGuest { force: true, .. })));
     left.guests.remove(0);
     assert!(matches!(next(&left), Some(machine::Action::FreeGuest { .. })));

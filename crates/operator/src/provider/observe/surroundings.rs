@@ -19,7 +19,7 @@ use super::binding::said;
 use super::{Turn, fleet, names};
 use crate::calls::{self, ReadError};
 use crate::provider::Context;
-use crate::provider::leftovers::Left;
+use crate::provider::leftovers::{Left, exactly};
 use crate::provider::memory::Kit;
 
 /// The Node, its Pods, the identity and the Secrets, as far as this stage looks at them.
@@ -172,7 +172,7 @@ async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
             tokio::try_join!(biased; left.identity(), left.credentials())?;
         let token = token.is_some_and(|secret| value(&secret, "token").is_some());
         let password = stored.as_ref().and_then(|secret| value(secret, owned::PASSWORD));
-        Ok(Some(Kit { identity, token, stored: stored.is_some(), password }))
+        Ok(Some(Kit { identity, token, stored: stored.as_ref().map(exactly), password }))
     };
     let kit = context.memory.kits.get(left.machine, &turn.reading, Box::pin(read)).await?;
     let mut kit = kit.unwrap_or_default();

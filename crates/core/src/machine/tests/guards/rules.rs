@@ -182,9 +182,9 @@ pub fn may(seen: &Observed, action: &Action) -> bool {
         | Action::SetProviderId(_)
         | Action::BlockMove(_) => may_write(&case, action),
         Action::StoreCredentials(_)
-        | Action::DeleteCredentials
+        | Action::DeleteCredentials(_)
         | Action::CreateIdentity(_)
-        | Action::DeleteIdentity(_)
+        | Action::DeleteIdentity { .. }
         | Action::StartBootstrap(_)
         | Action::StartUpkeep(_)
         | Action::Compare(_)
@@ -387,7 +387,7 @@ fn may_let_go(case: &Case<'_>) -> bool {
         _ => None,
     };
     let namesake = held_by.is_some_and(|holder| holder.split('/').nth(1) == Some(&object.name));
-    let bare = seen.identity.is_empty() && !seen.credentials.stored;
+    let bare = seen.identity.is_empty() && seen.credentials.stored.is_none();
     let pending = object.ordered.is_some_and(|order| order.at > minutes_ago(10));
     let returned = match &seen.bound {
         Bound::Unbound(Candidates::Listed(_)) => !pending,
@@ -428,9 +428,9 @@ fn may_prepare(case: &Case<'_>, action: &Action) -> bool {
         }
         Action::StopBootstrap => !idle || !matches!(seen.upkeep, Upkeep::Idle(_)),
         // The password of a host that we keep stays.
-        Action::DeleteCredentials => !case.living || !case.is_one_of(&[Release::NotBegun]),
+        Action::DeleteCredentials(_) => !case.living || !case.is_one_of(&[Release::NotBegun]),
         // A Mac that works on keeps who it is.
-        Action::DeleteIdentity(_) => !case.living && !case.is_left(),
+        Action::DeleteIdentity { .. } => !case.living && !case.is_left(),
         _ => false,
     }
 }
