@@ -196,7 +196,11 @@ fn everything_of_a_host_goes_with_it() {
     };
     assert_eq!(cleared, expected);
     assert!(cleared.conditions.iter().all(|condition| condition.type_ != "Bootstrapped"));
-    assert_eq!(effect(&seen).action, Some(Action::DeleteCredentials(exactly())), "with the host-key pin");
+    assert_eq!(
+        effect(&seen).action,
+        Some(Action::DeleteCredentials(exactly())),
+        "with the host-key pin"
+    );
     seen.credentials.stored = None;
     assert_eq!(effect(&seen).action, Some(Action::SetProviderId(None)));
     seen.object.provider_id = None;
