@@ -32,8 +32,9 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// The prefix of free hosts.
 pub const POOL_PREFIX: &str = "tuist-pool-";
 /// The provider's waits, short enough for a story.
-const SHORT_WAITS: [(&str, &str); 5] = [
+const SHORT_WAITS: [(&str, &str); 6] = [
     ("--claim-settle=", "1s"),
+    ("--release-settle=", "2s"),
     ("--look-interval=", "1s"),
     ("--keep-interval=", "10s"),
     ("--bootstrap-retry=", "2s"),

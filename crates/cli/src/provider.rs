@@ -236,6 +236,10 @@ struct Waits {
     /// two clusters that share the pool may then both take one host for theirs.
     #[arg(long, default_value = "15s", value_parser = duration)]
     claim_settle: Duration,
+    /// How long a host that is returned keeps its releasing name, at least, while its wipe runs: a
+    /// rename that was sent before that must not land after it has its pool name.
+    #[arg(long, default_value = "25s", value_parser = duration)]
+    release_settle: Duration,
     /// How long a running job may hold up a deletion, unless its Machine says otherwise.
     #[arg(long, default_value = "2h", value_parser = duration)]
     drain_timeout: Duration,
@@ -321,6 +325,7 @@ async fn settings(arguments: &Arguments, client: &kube::Client) -> Result<Settin
         sweep: sweep(arguments)?,
         limits: Limits {
             claim_settle: waits.claim_settle,
+            release_settle: waits.release_settle,
             look: waits.look_interval,
             keep: waits.keep_interval,
             upkeep: waits.upkeep_interval,

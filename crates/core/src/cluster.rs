@@ -288,8 +288,8 @@ mod tests {
         let message = "create the Cluster's kubeconfig Secret: secrets is forbidden".to_owned();
         let retry_at = now() + Duration::from_secs(10);
         let tried = "create the Cluster's kubeconfig Secret";
-        seen.trouble =
-            Some(Trouble { tried, message, retry_at, too_early: false, streaks: vec![] });
+        let (at, too_early, streaks) = (now(), false, vec![]);
+        seen.trouble = Some(Trouble { tried, message, at, retry_at, too_early, streaks });
         let before = seen.status.clone();
         assert_eq!(next(&mut seen), Some(Action::MarkControlPlane));
         let words = "could not create the Cluster's kubeconfig Secret: secrets is forbidden";

@@ -11,6 +11,8 @@ pub struct Trouble {
     pub tried: &'static str,
     /// What was tried and what was said.
     pub message: String,
+    /// When it failed last.
+    pub at: Timestamp,
     /// When the next try is due.
     pub retry_at: Timestamp,
     /// It was asked for before its time: another way may be open at once.

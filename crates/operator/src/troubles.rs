@@ -28,6 +28,7 @@ struct Failure {
     /// Nothing to tell yet, only to count.
     usual: bool,
     message: String,
+    at: Timestamp,
     retry_at: Timestamp,
     too_early: bool,
     streaks: Vec<Streak>,
@@ -43,8 +44,8 @@ impl Troubles {
     pub fn of(&self, key: &str) -> Option<Trouble> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let failure = last.get(key).filter(|last| !last.usual)?.clone();
-        let Failure { tried, message, retry_at, too_early, streaks, .. } = failure;
-        Some(Trouble { tried, message, retry_at, too_early, streaks })
+        let Failure { tried, message, at, retry_at, too_early, streaks, .. } = failure;
+        Some(Trouble { tried, message, at, retry_at, too_early, streaks })
     }
 
     /// What follows from how an effect of `key` ended: when to look again. That a trouble was told
@@ -99,7 +100,8 @@ impl Troubles {
         let retry_at = now + self.first_wait.saturating_mul(1 << doublings);
         let (in_a_row, usual) = (before + 1, before < usual);
         let too_early = false;
-        let failure = Failure { tried, in_a_row, usual, message, retry_at, too_early, streaks };
+        let at = now;
+        let failure = Failure { tried, in_a_row, usual, message, at, retry_at, too_early, streaks };
         last.insert(key.to_owned(), failure);
     }
 

@@ -140,6 +140,8 @@ pub struct Error {
     /// Scaleway's id of the request, if there was an answer.
     pub request_id: Option<String>,
     message: String,
+    /// The answer had a type: it is Scaleway's own.
+    typed: bool,
     #[source]
     source: Option<TransportError>,
 }
@@ -152,6 +154,7 @@ impl Error {
             status: None,
             request_id: None,
             message: message.into(),
+            typed: false,
             source: None,
         }
     }
@@ -167,6 +170,13 @@ impl Error {
     pub(crate) fn with_answer<T>(self, answer: &Response<T>) -> Self {
         let request_id = wire::request_id(answer.headers());
         Self { status: Some(answer.status()), request_id, ..self }
+    }
+
+    /// Whether Scaleway itself said what it means. Else its status alone was read, and a proxy in
+    /// between may have made that up.
+    #[must_use]
+    pub fn is_typed(&self) -> bool {
+        self.typed
     }
 
     /// What to do about it.

@@ -63,6 +63,9 @@ pub enum Action {
     },
     /// Give our Lease up.
     ClearLease(ServerId),
+    /// Give our Lease up on a host that never got our name: nothing of us was on it, and it is as
+    /// good as before we took it.
+    ReturnLease(ServerId),
     /// Give our Lease up, because we live on in another cluster with our host.
     LeaveLease(ServerId),
     /// Rename the host, which was just read under the name `was`.
@@ -210,6 +213,7 @@ impl Action {
             | Self::NoteQuarantined(_)
             | Self::NoteMoving { .. }
             | Self::ClearLease(_)
+            | Self::ReturnLease(_)
             | Self::LeaveLease(_)
             | Self::Rename { .. }
             | Self::RequestWipe { .. }
@@ -248,7 +252,9 @@ impl Action {
             | Self::NoteQuarantined(_)
             | Self::NoteHealthy(_)
             | Self::NoteMoving { .. } => "note in the host's Lease",
-            Self::ClearLease(_) | Self::LeaveLease(_) => "give up the host's Lease",
+            Self::ClearLease(_) | Self::ReturnLease(_) | Self::LeaveLease(_) => {
+                "give up the host's Lease"
+            }
             Self::Rename { .. } => Self::RENAME,
             Self::RequestWipe { .. } => Self::WIPE,
             Self::Reboot(_) => "reboot the host",

@@ -63,6 +63,10 @@ fn choose_host(
         Candidates::Failed(why) => {
             return wait(Reason::CannotRead(format!("the zone's hosts: {why}")), limits.look);
         }
+        Candidates::NoZone(why) => {
+            let what = format!("a spec.zone that Scaleway knows: {why}");
+            return wait(Reason::WaitingForOwner(what), limits.keep);
+        }
         Candidates::Listed(listed) => listed,
     };
     // Once ordered, always ordered: what such an object holds is deleted with it.
@@ -159,9 +163,13 @@ pub(super) fn advance(
         LeaseHolder::Us if named => bootstrap::prepare(now, seen, host, lease, limits),
         LeaseHolder::Us if marked => settle(now, seen, host, lease, limits),
         LeaseHolder::Us if swapped => release::swap(now, seen, host, lease, limits),
-        LeaseHolder::Us if returned => release::unbind(seen, server, release::given_up(lease)),
+        LeaseHolder::Us if returned => {
+            release::unbind(seen, server, release::given_up(lease), Action::ClearLease)
+        }
         LeaseHolder::Us if class == NameClass::Pool => mark(seen, host, lease),
-        LeaseHolder::Us if is_outrun(seen) => release::unbind(seen, server, OUTRUN),
+        LeaseHolder::Us if is_outrun(seen) => {
+            release::unbind(seen, server, OUTRUN, give_up(seen, lease))
+        }
         LeaseHolder::Nobody | LeaseHolder::Us => {
             wait(Reason::NotOurs(host.name.clone()), limits.keep)
         }
@@ -178,26 +186,36 @@ fn is_outrun(seen: &Observed) -> bool {
     object.provider_id.is_none() && object.ordered.is_none() && !seen.is_provisioned()
 }
 
+/// How a host is given up that another one has, or that does not fit any more. Marking it noted
+/// that it counts as used from then on. Without a provider ID nothing of us was ever on it, for
+/// that comes before all else; whoever returns it to the pool finds it there as good as before.
+fn give_up(seen: &Observed, lease: &Lease) -> fn(ServerId) -> Action {
+    let unused = seen.object.provider_id.is_none() && lease.releasing_at.is_none();
+    if unused && lease.marked_at.is_some() { Action::ReturnLease } else { Action::ClearLease }
+}
+
 /// LH16: a host that is gone is another one's turn only while nobody was told of it. A Machine that
 /// is bound to its Node cannot be given another; one that bought its host buys no second.
 fn lost(seen: &Observed, server: &ServerId, lease: &Lease, limits: &Limits) -> Decision {
     let ours = !matches!(lease.holder, LeaseHolder::Other(_));
     if ours && !seen.is_provisioned() && seen.object.ordered.is_none() {
-        return release::unbind(seen, server, "its host does not exist any more");
+        let why = "its host does not exist any more";
+        return release::unbind(seen, server, why, Action::ClearLease);
     }
     wait(Reason::HostGone, limits.keep)
 }
 
 /// Leased, still under its pool name: mark it as ours, if it still fits.
 fn mark(seen: &Observed, host: &Host, lease: &Lease) -> Decision {
-    let fresh = Candidate {
-        host: host.clone(),
-        lease: Lease { holder: LeaseHolder::Nobody, ..lease.clone() },
-    };
+    // That it counts as used was our own note, if we have marked it before: a rename that was sent
+    // long ago may land after that.
+    let unwiped = lease.unwiped && lease.marked_at.is_none();
+    let lease_before = Lease { holder: LeaseHolder::Nobody, unwiped, ..lease.clone() };
+    let fresh = Candidate { host: host.clone(), lease: lease_before };
     if fits(seen, &fresh, &mut PoolCounts::default()) {
         rename(host, NameClass::claiming(&seen.marker()), Reason::Adopting)
     } else {
-        act(Action::ClearLease(host.id.clone()), Reason::Adopting)
+        act(give_up(seen, lease)(host.id.clone()), Reason::Adopting)
     }
 }
 

@@ -157,7 +157,8 @@ fn is_under_way(seen: &Observed, decision: &Decision) -> Option<bool> {
             object.paused.map(|_| held.is_some() && object.provider_id.is_none())
         }
         Bound::Several(_) | Bound::To { host: HostRead::Gone, .. } => Some(false),
-        Bound::Unbound(Candidates::Failed(_)) | Bound::To { host: HostRead::Failed(_), .. } => None,
+        Bound::Unbound(Candidates::Failed(_) | Candidates::NoZone(_))
+        | Bound::To { host: HostRead::Failed(_), .. } => None,
         Bound::Unbound(Candidates::Listed(_)) => {
             let begins = matches!(
                 decision.action,

@@ -7,6 +7,10 @@ use std::time::Duration;
 pub struct Limits {
     /// Longer than any rename can be on its way; 0 where a pool belongs to one cluster alone.
     pub claim_settle: Duration,
+    /// How long a host keeps its releasing name, at least: longer than any rename that was decided
+    /// before that, be it by another leader, can be on its way. One that lands later gives a host
+    /// of the pool a name that nobody looks after.
+    pub release_settle: Duration,
     /// First wait after a failed bootstrap; it doubles.
     pub retry: Duration,
     /// Longest wait after a failed bootstrap.
@@ -52,6 +56,8 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             claim_settle: Duration::from_secs(15),
+            // A read is followed for ten seconds, a call waits for two and lasts ten.
+            release_settle: Duration::from_secs(25),
             retry: Duration::from_mins(1),
             retry_cap: Duration::from_mins(10),
             look: Duration::from_secs(10),
@@ -75,6 +81,7 @@ impl Limits {
     pub fn scaled(self, speed: f64) -> Self {
         Self {
             claim_settle: self.claim_settle.div_f64(speed),
+            release_settle: self.release_settle.div_f64(speed),
             retry: self.retry.div_f64(speed),
             retry_cap: self.retry_cap.div_f64(speed),
             look: self.look.div_f64(speed),

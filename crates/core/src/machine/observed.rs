@@ -145,6 +145,8 @@ pub enum Candidates {
     Listed(Vec<Arc<Candidate>>),
     /// The list could not be had.
     Failed(String),
+    /// Scaleway knows no such zone: nothing of ours can be there.
+    NoZone(String),
 }
 
 /// One host of the list.

@@ -15,6 +15,7 @@ use super::observed::{
 use super::reason::Reason;
 use super::upkeep::Upkeep;
 use super::{image, leftovers, order};
+use crate::Trouble;
 
 /// What to do about an object that names no pool.
 const NO_POOL: &str = "no pool: set spec.adoptPoolPrefix or --default-adopt-pool-prefix";
@@ -37,12 +38,22 @@ pub(super) fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decisi
     }
     // A deletion that came too early is not repeated: another way is taken at once.
     let too_early = seen.trouble.as_ref().is_some_and(|trouble| trouble.too_early);
-    if let (false, Some(held)) = (too_early, held_up(now, seen)) {
+    // What failed before the deletion says nothing about it.
+    let ours = |trouble: &Trouble| object.deleting_since.is_some_and(|at| trouble.at >= at);
+    let own = seen.trouble.as_ref().is_some_and(ours);
+    if let (true, false, Some(held)) = (own, too_early, held_up(now, seen)) {
         return held;
     }
     match &seen.bound {
         Bound::NotRead(_) => wait(Reason::CannotRead("its host".into()), limits.look),
         Bound::Unbound(Candidates::Failed(why)) => {
+            wait(Reason::CannotRead(format!("the zone's hosts: {why}")), limits.look)
+        }
+        // Neither Lease nor id, and no place where a host of ours could be.
+        Bound::Unbound(Candidates::NoZone(why)) if object.ordered.is_none() => {
+            skip(seen, Reason::ReleaseSkipped(format!("its zone is unknown: {why}")))
+        }
+        Bound::Unbound(Candidates::NoZone(why)) => {
             wait(Reason::CannotRead(format!("the zone's hosts: {why}")), limits.look)
         }
         // G17: never a rental without an owner.
@@ -143,6 +154,12 @@ fn unheld(seen: &Observed, host: &Host, lease: &Lease) -> Decision {
 
 fn held(now: Timestamp, seen: &Observed, host: &Host, lease: &Lease, limits: &Limits) -> Decision {
     let clear = |reason| act(Action::ClearLease(host.id.clone()), reason);
+    let returns = matches!(seen.release_of(host), Release::NotBegun | Release::Marked);
+    if returns && lease.moved {
+        // It goes nowhere but back: else the sweep would leave alone what we may not finish.
+        let action = Action::NoteMoving { server: host.id.clone(), moving: false };
+        return act(action, Reason::Releasing);
+    }
     match seen.release_of(host) {
         Release::InPool => clear(Reason::Releasing),
         Release::NotOurs => clear(not_ours(host)),
@@ -262,7 +279,7 @@ pub(super) fn swap(
         };
     }
     if lease.quarantined {
-        return unbind(seen, &host.id, given_up(lease));
+        return unbind(seen, &host.id, given_up(lease), Action::ClearLease);
     }
     if seen.object.pool_prefix.is_none() {
         return wait(Reason::NoPool, limits.keep);
@@ -285,7 +302,12 @@ fn note_releasing(host: &Host, owners_failed: u32, reason: Reason) -> Decision {
 
 /// S2: everything that says which host a living Machine has, goes together. The status goes first,
 /// since this reason's has no host in it; the Lease, by which the host is found again, goes last.
-pub(super) fn unbind(seen: &Observed, server: &ServerId, why: &'static str) -> Decision {
+pub(super) fn unbind(
+    seen: &Observed,
+    server: &ServerId,
+    why: &'static str,
+    give_up: fn(ServerId) -> Action,
+) -> Decision {
     let reason = Reason::HostReleased(why);
     if let Some(Decision { action: Some(action), .. }) = leftovers::of_host(seen) {
         return act(action, reason);
@@ -297,7 +319,7 @@ pub(super) fn unbind(seen: &Observed, server: &ServerId, why: &'static str) -> D
     if seen.object.provider_id.is_some() {
         return act(Action::SetProviderId(None), reason);
     }
-    act(Action::ClearLease(server.clone()), reason)
+    act(give_up(server.clone()), reason)
 }
 
 /// Under our releasing name: a pool name comes only after a wipe was seen to run (LH1, LH22).
@@ -350,6 +372,10 @@ fn hand_over(
     let living = seen.object.deleting_since.is_none();
     if is_refused(seen) && since(now, wiped_at) >= limits.insist && !living {
         return act(Action::ClearLease(host.id.clone()), Reason::LeftToSweep);
+    }
+    let marked = lease.releasing_at.map_or(limits.release_settle, |at| since(now, at));
+    if marked < limits.release_settle {
+        return wait(Reason::Wiping, limits.release_settle.saturating_sub(marked));
     }
     if Tiers::reached(limits.tiers.quarantine_after, lease.owners_failed) {
         let why = format!("{} owners in a row could not bootstrap it", lease.owners_failed);

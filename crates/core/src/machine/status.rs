@@ -108,7 +108,7 @@ fn is_blind(seen: &Observed) -> bool {
     matches!(
         seen.bound,
         Bound::NotRead(_)
-            | Bound::Unbound(Candidates::Failed(_))
+            | Bound::Unbound(Candidates::Failed(_) | Candidates::NoZone(_))
             | Bound::To { host: HostRead::Failed(_), .. }
     )
 }

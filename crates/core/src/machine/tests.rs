@@ -52,6 +52,10 @@ fn ours() -> Lease {
     Lease { holder: LeaseHolder::Us, version: Some("7".into()), ..Lease::free() }
 }
 
+fn seconds_ago(seconds: u64) -> Timestamp {
+    now() - Duration::from_secs(seconds)
+}
+
 fn exactly() -> Exactly {
     Exactly { uid: "uid-1".into(), version: "3".into() }
 }
@@ -240,8 +244,8 @@ fn after_trouble(seen: Observed) -> Observed {
 
 /// The last effect was called `tried` and failed, and is due again.
 fn after(tried: &'static str, mut seen: Observed) -> Observed {
-    let (message, streaks) = ("do it".to_owned(), vec![]);
-    seen.trouble = Some(Trouble { tried, message, retry_at: now(), too_early: false, streaks });
+    let (message, at, streaks) = ("do it".to_owned(), now(), vec![]);
+    seen.trouble = Some(Trouble { tried, message, at, retry_at: at, too_early: false, streaks });
     seen
 }
 

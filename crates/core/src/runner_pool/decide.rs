@@ -330,6 +330,7 @@ mod tests {
         let trouble = Trouble {
             tried: "try",
             message: "x".into(),
+            at: now(),
             retry_at,
             too_early: false,
             streaks: vec![],

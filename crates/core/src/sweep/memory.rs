@@ -23,7 +23,12 @@ pub struct Memory {
     vanished: BTreeMap<ServerId, Timestamp>,
     /// Since when each host is in its class.
     classes: BTreeMap<ServerId, (Class, Timestamp)>,
+    /// How many objects there were, and when, in the last few intervals.
+    objects: Vec<(Timestamp, usize)>,
 }
+
+/// Intervals for which a number of objects is remembered: who lost many has that long to notice.
+const REMEMBERED: u32 = 8;
 
 /// What is seen in this cycle: it becomes the memory of the next one.
 pub(super) struct Sightings<'a> {
@@ -99,6 +104,15 @@ impl<'a> Sightings<'a> {
         };
         self.after.classes.insert(server.clone(), (class, since));
         age(self.now, since)
+    }
+
+    /// The most objects that there were in the last few intervals, `now` included.
+    pub(super) fn most_objects(&mut self, objects: usize) -> usize {
+        let recent = |at: Timestamp| age(self.now, at) < self.interval * REMEMBERED;
+        self.after.objects = self.before.objects.clone();
+        self.after.objects.retain(|(at, _)| recent(*at));
+        self.after.objects.push((self.now, objects));
+        self.after.objects.iter().map(|(_, objects)| *objects).max().unwrap_or(objects)
     }
 
     /// A host of a zone that could not be listed is neither seen nor gone.

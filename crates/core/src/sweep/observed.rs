@@ -220,7 +220,12 @@ impl Owners {
         let of_uid = |uid: &CrUid| self.by_uid.get(uid.as_str()).map(|index| &self.all[*index]);
         // Whatever the pools are: neither a marker nor an object's name depends on them.
         let by_marker = match NameClass::read(&host.name, "") {
-            NameClass::Claiming(marker) | NameClass::Releasing(marker) => of_uid(&marker.uid),
+            // Whoever has another host has no use for this one: its rename landed late (V2).
+            NameClass::Claiming(marker) | NameClass::Releasing(marker) => {
+                let has_no_other =
+                    |owner: &&Owner| owner.servers.is_empty() || owner.servers.contains(&host.id);
+                of_uid(&marker.uid).filter(has_no_other)
+            }
             NameClass::Pool
             | NameClass::OldMarker
             | NameClass::Quarantined

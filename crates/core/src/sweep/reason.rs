@@ -50,6 +50,13 @@ pub enum Reason {
         /// Live objects.
         objects: usize,
     },
+    /// More objects went at once than an operator takes away.
+    ObjectsVanished {
+        /// The most objects of the last few intervals.
+        most: usize,
+        /// Live objects.
+        objects: usize,
+    },
     /// So many were begun in this cycle already.
     LimitReached(usize),
     /// A live object owns the host now.
@@ -98,6 +105,7 @@ impl Reason {
             Self::FirstSighting => "first_sighting",
             Self::NothingOwned => "nothing_owned",
             Self::TooManyOrphans { .. } => "too_many_orphans",
+            Self::ObjectsVanished { .. } => "objects_vanished",
             Self::LimitReached(_) => "limit_reached",
             Self::Owned(_) => "owned",
             Self::HeldByOther(_) => "held_by_other",
@@ -113,7 +121,7 @@ impl Reason {
     }
 
     /// Every word that says that something was not done, for metrics that exist from the start.
-    pub const REFUSALS: [&'static str; 20] = [
+    pub const REFUSALS: [&'static str; 21] = [
         "owners_unreadable",
         "zone_unreadable",
         "host_unreadable",
@@ -123,6 +131,7 @@ impl Reason {
         "first_sighting",
         "nothing_owned",
         "too_many_orphans",
+        "objects_vanished",
         "limit_reached",
         "owned",
         "held_by_other",
@@ -183,6 +192,13 @@ impl fmt::Display for Reason {
             Self::NoPool => write!(f, "no pool to return it to: set --default-adopt-pool-prefix"),
             Self::FirstSighting => write!(f, "not seen for a full interval yet"),
             Self::NothingOwned => write!(f, "there is not one object that could own a host"),
+            Self::ObjectsVanished { most, objects } => {
+                write!(
+                    f,
+                    "{objects} objects are left of {most}: are objects missing? If not, wait for \
+                     eight intervals, or return the hosts by hand"
+                )
+            }
             Self::TooManyOrphans { orphans, objects } => {
                 write!(
                     f,

@@ -18,6 +18,9 @@ use crate::machine::{Host, HostState, Lease, LeaseHolder};
 /// an hour.
 const PATIENCE_WITH_POOL: Duration = Duration::from_hours(3);
 
+/// So many percent of all objects may go within the time that their number is remembered for.
+const SHRINKS_PERCENT: usize = 20;
+
 /// Something that is due, to be decided on a fresh read of its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Task {
@@ -257,10 +260,16 @@ impl Look<'_> {
 
     /// Why no orphan is believed to be one (S7, LH15): a list of objects that lacks most of them
     /// makes owned hosts look like orphans.
-    fn distrust(&self) -> Option<Reason> {
+    fn distrust(&mut self) -> Option<Reason> {
         let (orphans, objects) = (self.orphan_count, self.all.owners.len());
+        let most = self.sightings.most_objects(objects);
         if objects == 0 {
             return Some(Reason::NothingOwned);
+        }
+        // A few may go at any time; many at once were more likely lost than scaled down.
+        let few = self.policy.max_per_cycle.max(most * SHRINKS_PERCENT / 100);
+        if most - objects > few {
+            return Some(Reason::ObjectsVanished { most, objects });
         }
         let share = usize::from(self.policy.max_share_percent);
         let many = orphans * 100 > share * (orphans + objects);

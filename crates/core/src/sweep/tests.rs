@@ -225,6 +225,44 @@ fn when_objects_are_missing_no_host_is_believed_to_be_an_orphan() {
 }
 
 #[test]
+fn when_many_objects_went_at_once_no_host_is_believed_to_be_an_orphan_for_a_while() {
+    // S7, LH15: of a hundred objects 45 are lost, and their hosts are fewer than half of all.
+    let hosts = || (1..=100).map(|n| host(n, &format!("fleet-{n}"))).collect::<Vec<_>>();
+    let of = |n: u32| (1..=n).map(|n| owner(&format!("fleet-{n}"), None)).collect::<Vec<_>>();
+    let before = survey(at(0), &inventory(hosts(), of(100)), &policy(), &Memory::default());
+    let left = inventory(hosts(), of(55));
+    let mut memory = before.memory;
+    for cycle in 1..=7 {
+        let look = survey(at(15 * cycle), &left, &policy(), &memory);
+        assert_eq!(look.tasks, [], "cycle {cycle}");
+        memory = look.memory;
+    }
+    let look = survey(at(15 * 7), &left, &policy(), &memory);
+    assert_eq!(words(&look), vec!["objects_vanished"; 45]);
+    let long_after = survey(at(15 * 8), &left, &policy(), &look.memory);
+    assert_eq!(long_after.tasks.len(), 3, "nobody missed them");
+    // A few may go at any time.
+    let first = survey(at(15), &inventory(hosts(), of(97)), &policy(), &Memory::default());
+    let few = survey(at(30), &inventory(hosts(), of(97)), &policy(), &first.memory);
+    assert_eq!(servers(&few.tasks), [id(98), id(99), id(100)]);
+}
+
+#[test]
+fn a_marker_whose_object_has_another_host_is_a_stray() {
+    // V2: a rename that landed after its Machine had taken another host.
+    let of = |server| Owner { uid: UID.into(), ..owner("fleet-a", server) };
+    for name in [releasing(CLUSTER), claiming(CLUSTER)] {
+        let due = |server| {
+            let all = inventory(vec![host(1, &name), host(2, "fleet-a")], vec![of(server)]);
+            servers(&second_look(&all, &policy()).tasks)
+        };
+        assert_eq!(due(Some(2)), [id(1)], "{name}");
+        assert_eq!(due(Some(1)), [], "it is on its way: {name}");
+        assert_eq!(due(None), [], "it may be: {name}");
+    }
+}
+
+#[test]
 fn a_cycle_begins_only_so_many_and_what_is_under_way_comes_first() {
     let mut hosts: Vec<Host> = (1..=4).map(|n| host(n, &format!("fleet-{n}"))).collect();
     hosts.push(host(9, &releasing(CLUSTER)));

@@ -54,6 +54,9 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
             noted
         }
         Action::ClearLease(server) => clear_lease(context, turn, server, json!({})).await,
+        Action::ReturnLease(server) => {
+            clear_lease(context, turn, server, json!({key::UNWIPED: "false"})).await
+        }
         Action::LeaveLease(server) => {
             clear_lease(context, turn, server, json!({key::MOVED: "true"})).await
         }

@@ -26,7 +26,16 @@ enum Slot {
     /// So.
     Listed(Snapshot),
     /// It failed, after so long: whoever waited for it does not try the same at once.
-    Failed { begun_at: Instant, at: Instant, why: String },
+    Failed { begun_at: Instant, at: Instant, why: Unlisted },
+}
+
+/// Why a zone could not be listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unlisted {
+    /// In words.
+    pub why: String,
+    /// Scaleway says that there is no such zone.
+    pub no_zone: bool,
 }
 
 /// When the first list was taken that did not show a host.
@@ -135,8 +144,8 @@ impl Zones {
         &self,
         zone: &Zone,
         age: Age,
-        list: impl Future<Output = Result<Snapshot, String>>,
-    ) -> Result<Snapshot, String> {
+        list: impl Future<Output = Result<Snapshot, Unlisted>>,
+    ) -> Result<Snapshot, Unlisted> {
         let asked_at = Instant::now();
         let slot = self.lists.lock().await.entry(zone.clone()).or_default().clone();
         let mut slot = slot.lock().await;
@@ -230,6 +239,10 @@ mod tests {
         }
     }
 
+    fn unlisted() -> Unlisted {
+        Unlisted { why: "no answer".to_owned(), no_zone: false }
+    }
+
     const APART: Apart = Apart { usual: Duration::from_secs(10), empty: Duration::from_mins(30) };
 
     fn zone() -> Zone {
@@ -285,7 +298,7 @@ mod tests {
             async move {
                 let list = async {
                     tokio::time::sleep(slow).await;
-                    Err("no answer".to_owned())
+                    Err(unlisted())
                 };
                 zones.get(zone, age, list).await.map(drop)
             }
@@ -293,7 +306,7 @@ mod tests {
         let began = Instant::now();
         let all = futures::future::join_all((0..32).map(|_| ask(Age::Fresh))).await;
         assert_eq!((all.len(), began.elapsed()), (32, slow));
-        assert!(all.iter().all(|heard| *heard == Err("no answer".to_owned())));
+        assert!(all.iter().all(|heard| *heard == Err(unlisted())));
         let began = Instant::now();
         let all = futures::future::join_all((0..8).map(|_| ask(Age::New))).await;
         assert_eq!((all.len(), began.elapsed()), (8, slow * 2), "one more, begun since they asked");

@@ -30,9 +30,11 @@ pub(crate) fn from_answer(
 ) -> Error {
     // A body that does not parse (HTML, nothing, a proxy's words) leaves the status to decide.
     let body = Body(serde_json::from_slice(answer.body()).unwrap_or_default());
-    let kind = by_type(&body, answer.headers(), now)
-        .unwrap_or_else(|| by_status(operation, answer, &body, now));
-    Error::new(kind, operation, words(&body)).with_answer(answer)
+    let typed = by_type(&body, answer.headers(), now);
+    let is_typed = typed.is_some();
+    let kind = typed.unwrap_or_else(|| by_status(operation, answer, &body, now));
+    let error = Error::new(kind, operation, words(&body)).with_answer(answer);
+    Error { typed: is_typed, ..error }
 }
 
 /// Scaleway's id of the request, if it fits on a line.

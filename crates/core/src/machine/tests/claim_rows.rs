@@ -15,8 +15,8 @@ fn waiting_rows() -> Vec<Row> {
         Observed { bound, ..fresh() }
     };
     let retry_at = now() + Duration::from_secs(1);
-    let trouble =
-        Trouble { tried: "try", message: "x".into(), retry_at, too_early: false, streaks: vec![] };
+    let (tried, message, at) = ("try", "x".to_owned(), now());
+    let trouble = Trouble { tried, message, at, retry_at, too_early: false, streaks: vec![] };
     vec![
         ("not owned", with(fresh(), |s| s.object.owned_by_machine = false), None, Reason::NotOwned),
         (
@@ -57,6 +57,12 @@ fn waiting_rows() -> Vec<Row> {
             Observed { bound: Bound::Unbound(Candidates::Failed("503".into())), ..fresh() },
             None,
             Reason::CannotRead("the zone's hosts: 503".into()),
+        ),
+        (
+            "unknown zone",
+            Observed { bound: Bound::Unbound(Candidates::NoZone("404".into())), ..fresh() },
+            None,
+            Reason::WaitingForOwner("a spec.zone that Scaleway knows: 404".into()),
         ),
         (
             "host unreadable",
@@ -177,6 +183,26 @@ fn mark_rows() -> Vec<Row> {
         (
             "leased, but it does not fit any more",
             with_host(bound("pool-1", ours()), |h| h.state = HostState::Reinstalling),
+            Some(Action::ClearLease(server())),
+            Reason::Adopting,
+        ),
+        (
+            "marked, and an older rename into the pool landed after that",
+            bound("pool-1", Lease { unwiped: true, ..marked(5) }),
+            Some(rename("pool-1", &claiming)),
+            Reason::Adopting,
+        ),
+        (
+            "back in the pool, and it does not fit any more: as good as before",
+            with_host(bound("pool-1", Lease { unwiped: true, ..marked(5) }), |h| {
+                h.state = HostState::Reinstalling;
+            }),
+            Some(Action::ReturnLease(server())),
+            Reason::Adopting,
+        ),
+        (
+            "in the pool, and not wiped since its last owner",
+            bound("pool-1", Lease { unwiped: true, ..ours() }),
             Some(Action::ClearLease(server())),
             Reason::Adopting,
         ),
@@ -301,14 +327,23 @@ fn others_rows() -> Vec<Row> {
             with(bound(&neighbours, marked(15)), |s| {
                 s.object.status.server_id = Some(SERVER.into());
             }),
-            Some(Action::ClearLease(server())),
+            Some(Action::ReturnLease(server())),
             Reason::HostReleased(claim::OUTRUN),
         ),
         (
             "another cluster has given it its name already",
             bound("theirs", marked(15)),
-            Some(Action::ClearLease(server())),
+            Some(Action::ReturnLease(server())),
             Reason::HostReleased(claim::OUTRUN),
+        ),
+        (
+            "back in the pool under a name that it had, and it was used",
+            with(bound("pool-1", Lease { unwiped: true, ..marked(15) }), |s| {
+                s.object.provider_id = prepared().object.provider_id;
+                (s.object.server_type, s.object.machine_is_bound) = ("M4-S".into(), false);
+            }),
+            Some(Action::ClearLease(server())),
+            Reason::Adopting,
         ),
         ("unleased stranger", bound("mine", Lease::free()), None, Reason::NotOurs("mine".into())),
     ]

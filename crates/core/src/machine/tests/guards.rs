@@ -129,7 +129,8 @@ const TROUBLE: Dimension = (6, |seen, way| {
     let streak = Streak { tried, since: minutes_ago(45), times: 9 };
     let streaks = if tried == "try" { vec![] } else { vec![streak] };
     let (message, retry_at, too_early) = ("x".into(), now(), way == 5);
-    seen.trouble = Some(Trouble { tried, message, retry_at, too_early, streaks });
+    let at = minutes_ago(0);
+    seen.trouble = Some(Trouble { tried, message, at, retry_at, too_early, streaks });
     seen.trouble.take_if(|_| way == 0);
 });
 const WIPED: Dimension = (3, |seen, way| {
@@ -236,8 +237,15 @@ fn assert_guarded(dimensions: &[Dimension], effects: &[&[&str]]) {
     assert_eq!(missed, [""; 0], "{reached:?}");
 }
 
-const CLAIMING: &[&str] =
-    &["TakeName", "TakeLease", "NoteMarked", "Rename", "SetProviderId", "ClearLease"];
+const CLAIMING: &[&str] = &[
+    "TakeName",
+    "TakeLease",
+    "NoteMarked",
+    "Rename",
+    "SetProviderId",
+    "ClearLease",
+    "ReturnLease",
+];
 const PREPARING: &[&str] = &["StoreCredentials", "CreateIdentity", "StartBootstrap"];
 const KEEPING: &[&str] =
     &["Compare", "RecordBootstrap", "StartUpkeep", "StopBootstrap", "NoteHealthy"];
@@ -388,7 +396,7 @@ fn every_state_at_the_end_of_a_release_guards_what_goes_with_it() {
 }
 
 /// What is known of a host that nobody saw: where its Lease is, and what the read of it said.
-const UNSEEN: Dimension = (10, |seen, way| {
+const UNSEEN: Dimension = (11, |seen, way| {
     let server: applecart_api::ids::ServerId = SERVER.parse().unwrap();
     let to = |holder: LeaseHolder, host| {
         let lease = Lease { holder, ..ours() };
@@ -405,6 +413,7 @@ const UNSEEN: Dimension = (10, |seen, way| {
         6 => Bound::NotRead(Some((server.clone(), ours()))),
         7 => Bound::NotRead(Some((server.clone(), Lease { moved: true, ..ours() }))),
         8 => Bound::Unbound(Candidates::Failed("503".into())),
+        9 => Bound::Unbound(Candidates::NoZone("404".into())),
         _ => Bound::Unbound(Candidates::Listed(vec![])),
     };
 });
@@ -493,6 +502,7 @@ fn in_every_state_without_a_host_one_is_bought_only_for_who_asks_and_never_blind
             let trouble = Trouble {
                 tried: "try",
                 message: "x".into(),
+                at: now(),
                 retry_at,
                 too_early: false,
                 streaks: vec![],

@@ -14,6 +14,20 @@ fn a_job_is_waited_for_until_the_drain_time_out_and_no_longer() {
 }
 
 #[test]
+fn what_failed_before_the_deletion_does_not_hold_it_up() {
+    // V1: a back-off of ten minutes was for another effect, and so is over.
+    let failed_at = |at: Timestamp| {
+        with(after_trouble(deleting(bound(NAME, ours()))), |seen| {
+            seen.object.deleting_since = Some(minutes_ago(1));
+            let trouble = seen.trouble.as_mut().expect("a trouble");
+            (trouble.at, trouble.retry_at) = (at, now() + Duration::from_mins(9));
+        })
+    };
+    assert!(matches!(effect(&failed_at(minutes_ago(2))).action, Some(Action::Rename { .. })));
+    assert_eq!(effect(&failed_at(minutes_ago(0))).action, None, "LH21: its own is waited for");
+}
+
+#[test]
 fn pods_of_a_wiped_mac_are_forced_and_freed_before_its_node_goes() {
     let releasing = NameClass::releasing(&fresh().marker());
     let wiped = Lease { wiped_at: Some(now()), releasing_at: Some(now()), ..ours() };

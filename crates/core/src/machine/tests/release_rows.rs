@@ -91,7 +91,7 @@ fn release_rows() -> Vec<Row> {
 fn wipe_rows() -> Vec<Row> {
     let releasing_name = NameClass::releasing(&fresh().marker());
     let released = |lease: Lease| deleting(bound(&releasing_name, lease));
-    let marked = Lease { releasing_at: Some(now()), ..ours() };
+    let marked = Lease { releasing_at: Some(minutes_ago(1)), ..ours() };
     let wiped = Lease { wiped_at: Some(now()), ..marked.clone() };
     let in_pool = NameClass::pool("pool-", &server());
     let in_state = |state| with_host(released(marked.clone()), |h| h.state = state);
@@ -139,7 +139,7 @@ fn wipe_rows() -> Vec<Row> {
 fn wiped_rows() -> Vec<Row> {
     let releasing_name = NameClass::releasing(&fresh().marker());
     let released = |lease: Lease| deleting(bound(&releasing_name, lease));
-    let wiped = Lease { releasing_at: Some(now()), wiped_at: Some(now()), ..ours() };
+    let wiped = Lease { releasing_at: Some(minutes_ago(1)), wiped_at: Some(now()), ..ours() };
     let in_pool = NameClass::pool("pool-", &server());
     // A Node has a provider ID, and so has its owner.
     let with_node = |seen| {
@@ -149,6 +149,33 @@ fn wiped_rows() -> Vec<Row> {
         })
     };
     vec![
+        (
+            "wiped, and a rename that was sent before it was marked may be on its way",
+            released(Lease { releasing_at: Some(seconds_ago(24)), ..wiped.clone() }),
+            None,
+            Reason::Wiping,
+        ),
+        (
+            "wiped, and whatever was sent before has landed",
+            released(Lease { releasing_at: Some(seconds_ago(25)), ..wiped.clone() }),
+            Some(rename(&releasing_name, &in_pool)),
+            Reason::Releasing,
+        ),
+        (
+            "its Cluster was paused before: it goes back, and nowhere else",
+            released(Lease { moved: true, ..wiped.clone() }),
+            Some(Action::NoteMoving { server: server(), moving: false }),
+            Reason::Releasing,
+        ),
+        (
+            "its zone is none",
+            deleting(Observed {
+                bound: Bound::Unbound(Candidates::NoZone("404".into())),
+                ..fresh()
+            }),
+            Some(Action::RemoveFinalizer),
+            Reason::ReleaseSkipped("its zone is unknown: 404".into()),
+        ),
         (
             "wiped, Node left",
             with_node(released(wiped.clone())),

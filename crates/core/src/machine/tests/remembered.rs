@@ -31,6 +31,7 @@ fn what_changes_a_host_or_gives_something_up_follows_a_read_of_its_own_turn() {
         Action::NoteOrder,
         Action::TakeLease { server: server(), version: None, used: true },
         Action::ClearLease(server()),
+        Action::ReturnLease(server()),
         Action::LeaveLease(server()),
         Action::NoteReleasing { server: server(), owners_failed: 0 },
         Action::NoteWiped(server()),

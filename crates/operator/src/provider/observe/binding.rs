@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use super::{Turn, chain, names};
 use crate::calls::{self, ReadError};
 use crate::provider::reads::Read;
-use crate::provider::zones::{Absence, Age, Apart, Snapshot};
+use crate::provider::zones::{Absence, Age, Apart, Snapshot, Unlisted};
 use crate::provider::{Context, leases};
 
 /// Finds the object's host: by Lease, then status, then provider ID, then name (LH2).
@@ -41,8 +41,9 @@ pub async fn bind(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
             turn.listed_at = Some(snapshot.taken_at());
             snapshot.candidates()
         }
-        Err(why) => {
-            turn.seen.bound = Bound::Unbound(Candidates::Failed(why));
+        Err(Unlisted { why, no_zone }) => {
+            let failed = if no_zone { Candidates::NoZone(why) } else { Candidates::Failed(why) };
+            turn.seen.bound = Bound::Unbound(failed);
             return Ok(());
         }
     };
@@ -144,14 +145,18 @@ fn named_ours<'a>(seen: &Observed, candidates: &'a [Arc<Candidate>]) -> Vec<&'a 
     candidates.filter(|candidate| names.contains(&candidate.host.name)).collect()
 }
 
-async fn list(context: &Context, zone: &Zone, age: Age) -> Result<Snapshot, String> {
+async fn list(context: &Context, zone: &Zone, age: Age) -> Result<Snapshot, Unlisted> {
+    let failed = |error: applecart_scaleway::Error| {
+        let no_zone = error.kind == ErrorKind::NotFound && error.is_typed();
+        Unlisted { why: said(&error), no_zone }
+    };
     let whole = async {
-        let servers = context.scaleway.list_servers(zone).await.map_err(|e| said(&e))?;
+        let servers = context.scaleway.list_servers(zone).await.map_err(failed)?;
         let every = ListParams::default().labels(key::HOST);
         let stored = calls::read("the hosts' Leases", all_leases(context).list(&every)).await;
-        let stored = stored.map_err(|e| chain(&e))?;
+        let stored = stored.map_err(|e| Unlisted { why: chain(&e), no_zone: false })?;
         let hosts: Vec<Host> = servers.iter().map(host).collect();
-        Ok::<_, String>(Snapshot::new(hosts, leases::by_server(&stored.items)))
+        Ok::<_, Unlisted>(Snapshot::new(hosts, leases::by_server(&stored.items)))
     };
     context.zones.get(zone, age, whole).await
 }
@@ -206,8 +211,9 @@ pub async fn read_host(context: &Context, turn: &mut Turn, server: ServerId, lea
             context.reads.note(Read { at, host: host.clone(), login: turn.login.clone() });
             HostRead::Seen(host)
         }
-        Err(error) if error.kind == ErrorKind::NotFound => HostRead::Gone,
-        Err(error) if error.kind == ErrorKind::Permission => {
+        Err(error) if error.kind == ErrorKind::NotFound && error.is_typed() => HostRead::Gone,
+        // A proxy says 404 as well, and knows of no host.
+        Err(error) if matches!(error.kind, ErrorKind::Permission | ErrorKind::NotFound) => {
             absent(context, &turn.zone, &server, said(&error)).await
         }
         Err(error) => HostRead::Failed(said(&error)),
@@ -221,7 +227,7 @@ async fn absent(context: &Context, zone: &Zone, server: &ServerId, said: String)
     let limits = &context.settings.limits;
     let apart = Apart { usual: limits.look, empty: limits.patience };
     match list(context, zone, Age::Fresh).await {
-        Err(why) => HostRead::Failed(why),
+        Err(Unlisted { why, .. }) => HostRead::Failed(why),
         Ok(snapshot) => match context.zones.look_for(server, &snapshot, apart).await {
             Absence::Listed => HostRead::Failed(said),
             Absence::Once => HostRead::Failed(format!("{said}; one list does not show it either")),

@@ -18,7 +18,7 @@ macro_rules! effects {
 effects! {
     AddFinalizer RemoveFinalizer WriteStatus RecordBootstrap SetProviderId BlockMove TakeName
     TakeLease NoteMarked NoteReleasing NoteWiped NoteDelete NoteQuarantined NoteHealthy NoteMoving
-    ClearLease LeaveLease Rename RequestWipe Reboot DeleteServer ScheduleDeletion NoteOrder Create
+    ClearLease ReturnLease LeaveLease Rename RequestWipe Reboot DeleteServer ScheduleDeletion NoteOrder Create
     StoreCredentials DeleteCredentials CreateIdentity DeleteIdentity StartBootstrap StartUpkeep
     Compare StopBootstrap Cordon DeleteGuest FreeGuest DeleteNode
 }
@@ -170,6 +170,7 @@ pub fn may(seen: &Observed, action: &Action) -> bool {
         | Action::NoteHealthy(_)
         | Action::NoteMoving { .. }
         | Action::ClearLease(_)
+        | Action::ReturnLease(_)
         | Action::LeaveLease(_) => may_lease(&case, action),
         Action::Cordon { .. }
         | Action::DeleteGuest { .. }
@@ -232,7 +233,7 @@ fn may_rename(case: &Case<'_>, lease: &Lease, host: &Host, to: &str) -> bool {
             let fits = host.state == HostState::Ready
                 && host.delivered
                 && !host.retiring
-                && !lease.unwiped
+                && (!lease.unwiped || lease.marked_at.is_some())
                 && host.server_type == seen.object.server_type
                 && host.os.as_ref().is_some_and(|(os, family)| seen.object.os.accepts(os, family));
             marker == seen.marker() && living && case.is_one_of(&[Release::InPool]) && fits
@@ -300,11 +301,20 @@ fn may_lease(case: &Case<'_>, action: &Action) -> bool {
         Action::NoteMoving { moving: true, .. } => {
             case.living && object.paused == Some(Pause::Cluster)
         }
-        Action::NoteMoving { moving: false, .. } => case.living && case.holds(),
+        // Who goes back goes nowhere else.
+        Action::NoteMoving { moving: false, .. } => {
+            case.holds() && (case.living || (!case.is_left() && case.has()))
+        }
         // S1: a host that carries our work, and nobody wiped, stays ours.
         Action::ClearLease(_) => {
             let nobodys = case.lease.is_some_and(|l| l.holder == LeaseHolder::Nobody);
             (case.holds() || (nobodys && case.is_gone())) && may_clear(case)
+        }
+        // S5: nothing of ours was ever on it.
+        Action::ReturnLease(_) => {
+            let marked = case.lease.is_some_and(|lease| lease.marked_at.is_some());
+            let elsewhere = case.is_one_of(&[Release::InPool, Release::NotOurs]);
+            case.living && case.holds() && marked && object.provider_id.is_none() && elsewhere
         }
         Action::LeaveLease(_) => case.is_left() && object.deleted_for_move,
         _ => false,
@@ -392,6 +402,7 @@ fn may_let_go(case: &Case<'_>) -> bool {
     let returned = match &seen.bound {
         Bound::Unbound(Candidates::Listed(_)) => !pending,
         Bound::Several(_) => true,
+        Bound::Unbound(Candidates::NoZone(_)) => object.ordered.is_none(),
         Bound::Unbound(Candidates::Failed(_))
         | Bound::NotRead(_)
         | Bound::To { host: HostRead::Failed(_), .. } => false,
