@@ -299,8 +299,19 @@ pub async fn ended() -> Result<()> {
     }
 }
 
+/// A level as the system before us had it, in our words: there a number is a depth of debugging,
+/// and the highest level is a panic.
+fn in_our_words(level: &str) -> &str {
+    match (level, level.parse::<u32>()) {
+        ("panic" | "dpanic" | "fatal", _) => "error",
+        (_, Ok(1)) => "debug",
+        (_, Ok(2..)) => "trace",
+        (_, Ok(0) | Err(_)) => level,
+    }
+}
+
 fn log(arguments: &Running) -> Result<()> {
-    let filter = tracing_subscriber::EnvFilter::try_new(&arguments.log_level)
+    let filter = tracing_subscriber::EnvFilter::try_new(in_our_words(&arguments.log_level))
         .with_context(|| format!("--log-level {:?} is not a filter", arguments.log_level))?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match arguments.log_format {
@@ -324,6 +335,15 @@ mod tests {
     use tower::ServiceExt;
 
     use super::*;
+
+    #[test]
+    fn levels_of_the_system_before_us_mean_what_they_meant_there() {
+        let levels = [("1", "debug"), ("5", "trace"), ("panic", "error"), ("info", "info")];
+        for (theirs, ours) in levels {
+            assert_eq!(in_our_words(theirs), ours);
+        }
+        assert_eq!(in_our_words("warn,applecart_operator=debug"), "warn,applecart_operator=debug");
+    }
 
     #[derive(Debug, clap::Parser)]
     struct Line {

@@ -293,6 +293,28 @@ async fn a_token_that_is_revoked_for_an_hour_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_404_that_scaleway_did_not_say_itself_is_no_proof_that_a_host_is_gone() {
+    // S10: a proxy answers so, and the host lives on, unwiped and billed.
+    for page in [Answer::html(404), Answer::empty(404)] {
+        let world = world(1, 1);
+        during(&world, async {
+            let claimed = ready(&world).await;
+            let rule = Rule::next(Operation::GetServer, Verdict::FailBefore(page));
+            world.scaleway().add_rule(rule.for_ever());
+            scale(&world, 0).await;
+            tokio::time::sleep(Duration::from_mins(10)).await;
+            let told = machine(&world)["status"]["lastReason"].clone();
+            assert!(told.as_str().is_some_and(|told| told.starts_with("could not read")), "{told}");
+            world.scaleway().clear_rules();
+            gone(&world).await;
+            assert_eq!(world.scaleway().wipes(&claimed.id), 1);
+            assert!(host(&world, &claimed.id).name.starts_with(POOL_PREFIX));
+        })
+        .await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_host_that_nobody_can_wipe_is_set_aside_and_its_machine_goes() {
     for renamed in [true, false] {
         let world = world(1, 1);

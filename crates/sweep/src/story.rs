@@ -103,6 +103,10 @@ pub enum Story {
     TwoLeaders,
     /// A Machine goes while two providers believe to lead, to the end (G7).
     TwoLeadersRelease,
+    /// A Machine is deleted as soon as it has a host, while two providers believe to lead (G7).
+    TwoLeadersEarly,
+    /// A Machine goes, and its host with it, while two providers believe to lead (G7).
+    TwoLeadersTerminate,
     /// Two Machines of one name, in two namespaces: the second waits for its turn (LH14).
     Namesakes,
     /// Two Machines of one name, in two namespaces, come at the same moment (LH14).
@@ -172,7 +176,13 @@ impl Story {
             Self::FailThrice | Self::FailEight | Self::FailForever => (2, 0),
             _ => (2, 1),
         };
-        let leaders = matches!(self, Self::TwoLeaders | Self::TwoLeadersRelease);
+        let leaders = matches!(
+            self,
+            Self::TwoLeaders
+                | Self::TwoLeadersRelease
+                | Self::TwoLeadersEarly
+                | Self::TwoLeadersTerminate
+        );
         let providers = if leaders { 2 } else { 1 };
         Size { hosts, machines, providers, neighbour: self == Self::Neighbours }
     }
@@ -189,6 +199,8 @@ impl Story {
             | Self::TerminateEarly
             | Self::AutoOrder
             | Self::Vanish
+            | Self::TwoLeadersEarly
+            | Self::TwoLeadersTerminate
             | Self::Namesakes => Install { sweep_interval: SOON, ..usual },
             Self::SweepRace => {
                 Install { claim_prefix: Some(CLAIM_PREFIX), sweep_interval: HASTE, ..usual }
@@ -210,7 +222,9 @@ impl Story {
             | Self::Legacy
             | Self::Drain
             | Self::TwoLeaders
-            | Self::TwoLeadersRelease => Leaves::Nothing,
+            | Self::TwoLeadersRelease
+            | Self::TwoLeadersEarly
+            | Self::TwoLeadersTerminate => Leaves::Nothing,
             Self::TerminateEarly => Leaves::Retiring,
             Self::Rename => Leaves::ByHand,
             Self::Lock | Self::WornOut => Leaves::Quarantined,
@@ -246,6 +260,7 @@ impl Story {
             | Self::DeleteAnywhere
             | Self::UpgradeAnywhere
             | Self::TwoLeaders
+            | Self::TwoLeadersEarly
             | Self::Rescale => Ok(()),
             Self::Refill | Self::Neighbours => hosts::empty_pool(world),
             Self::FailThrice => recovery::fail(world, 3),
@@ -263,7 +278,7 @@ impl Story {
                 fleet(world, 1).await?;
                 hosts::name_no_pool(world).await
             }
-            Self::TwoLeadersRelease => {
+            Self::TwoLeadersRelease | Self::TwoLeadersTerminate => {
                 world.stop(&Process::SecondProvider);
                 fleet(world, 1).await?;
                 world.start_again(&Process::SecondProvider);
@@ -290,7 +305,7 @@ impl Story {
             Self::Release | Self::DeleteAnywhere | Self::Legacy | Self::LegacyStranded => {
                 empty_fleet(world).await
             }
-            Self::EarlyDelete => {
+            Self::EarlyDelete | Self::TwoLeadersEarly => {
                 reach("a host claimed", || has_host(world)).await?;
                 empty_fleet(world).await
             }
@@ -305,7 +320,9 @@ impl Story {
             Self::TwoLeadersRelease => empty_fleet(world).await,
             Self::Roll => hosts::roll(world).await,
             Self::Refill => hosts::refill(world).await,
-            Self::Terminate => hosts::terminate(world, Duration::ZERO).await,
+            Self::Terminate | Self::TwoLeadersTerminate => {
+                hosts::terminate(world, Duration::ZERO).await
+            }
             Self::TerminateEarly => hosts::terminate(world, FLOOR).await,
             Self::AutoOrder => hosts::rent(world).await,
             Self::WornOut => recovery::set_aside(world).await,

@@ -20,6 +20,10 @@ use crate::effects::Effect;
 /// How old an ownership read may be when a host is renamed or wiped because of it.
 const FRESH: Duration = Duration::from_secs(10);
 
+/// A host shows that it is being wiped or rebooted a moment after that was accepted: whoever looks
+/// at once may read what was before, and ask again. That moment is this part of a look.
+const SHOWS: u32 = 5;
+
 /// Runs one turn for the object.
 pub async fn turn(
     object: Arc<ScalewayAppleSiliconMachine>,
@@ -60,6 +64,9 @@ pub async fn turn(
             context.tellings.told(&turn.seen.object.uid, status, now);
         }
         tell(&context, &turn, action, &decision).await;
+        if matches!(action, Action::RequestWipe { .. } | Action::Reboot(_)) {
+            return Ok(Wake::requeue(context.settings.limits.look / SHOWS));
+        }
     }
     Ok(Wake::requeue(again))
 }
