@@ -34,6 +34,7 @@ mod orders;
 mod perform;
 mod reads;
 mod rehearse;
+mod rests;
 mod settings;
 mod spread;
 mod tellings;
@@ -104,6 +105,7 @@ struct Context {
     tellings: Tellings,
     zones: zones::Zones,
     reads: reads::Reads,
+    rests: rests::Rests,
     memory: memory::Memory,
     orders: orders::Orders,
     bootstraps: bootstraps::Bootstraps,
@@ -157,6 +159,7 @@ impl Provider {
             tellings: Tellings::default(),
             zones: zones::Zones::new(self.settings.list_fresh),
             reads: reads::Reads::new(self.settings.limits.remember),
+            rests: rests::Rests::default(),
             memory: memory::Memory::new(self.settings.list_fresh),
             orders: orders::Orders::default(),
             client: self.client,

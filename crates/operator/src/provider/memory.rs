@@ -107,6 +107,11 @@ impl Reading {
         Self { turn: self.turn, may_recall: false, recalled: AtomicBool::new(false) }
     }
 
+    /// Whether it may recall what other turns read.
+    pub fn may_recall(&self) -> bool {
+        self.may_recall
+    }
+
     /// Whether anything was recalled so far.
     pub fn has_recalled(&self) -> bool {
         self.recalled.load(Ordering::Relaxed)
@@ -267,6 +272,14 @@ impl Objects {
         // What this turn read is at least as new as what woke it.
         let counts = known.by == reading.turn || known.versions.contains(&version);
         counts.then(|| reading.recall(known.by, known.object.clone())).flatten()
+    }
+
+    /// Whether we read or wrote this version of the object, or a later one.
+    pub fn knows(&self, object: &ScalewayAppleSiliconMachine) -> bool {
+        let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else {
+            return false;
+        };
+        self.last().get(&uid).is_some_and(|known| known.versions.contains(&version))
     }
 
     /// It was read: this is how it is.

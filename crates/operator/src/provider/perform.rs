@@ -333,7 +333,8 @@ async fn take_lease(
             Err(error) => (Outcome::Failed(error.to_string()), None),
         }
     };
-    if outcome != Outcome::Done {
+    // Refused, somebody else has it, and whoever chooses from this list chooses another.
+    if !matches!(outcome, Outcome::Done | Outcome::Refused) {
         context.zones.give_back(&turn.zone, server).await;
     }
     let held = now.is_some().then(|| server.clone());

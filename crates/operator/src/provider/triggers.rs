@@ -15,6 +15,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{Controller, WatchStreamExt, watcher as watch};
 use kube::{Api, ResourceExt};
+use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::memory::key;
@@ -28,7 +29,7 @@ use crate::calls::ReadError;
 const IN_A_ROW: usize = 32;
 
 /// Runs all Machines until dropped.
-pub async fn machines(context: Arc<Context>, woken: BoxStream<'static, bootstraps::Key>) {
+pub async fn machines(context: Arc<Context>, moved_on: BoxStream<'static, bootstraps::Key>) {
     let everything = watcher::Config::default();
     let all = context.watched::<ScalewayAppleSiliconMachine>();
     let controller = Controller::new(all, everything.clone())
@@ -37,20 +38,21 @@ pub async fn machines(context: Arc<Context>, woken: BoxStream<'static, bootstrap
     let by_node = controller.store();
     let by_cluster = controller.store();
     let watched = controller.store();
-    let (machines, clusters, nodes) = (context.clone(), context.clone(), context.clone());
+    let (machines, clusters) = (context.clone(), context.clone());
+    let (nodes, steps) = (context.clone(), context.clone());
     controller
         .watches(context.watched::<Machine>(), everything.clone(), move |machine| {
             let (namespace, name) = (machine.namespace().unwrap_or_default(), machine.name_any());
             machines.memory.machines.forget(&key(&namespace, &name));
-            [ObjectRef::new(&name).within(&namespace)]
+            woken(&machines, vec![ObjectRef::new(&name).within(&namespace)])
         })
         .watches(context.watched::<Cluster>(), everything, move |cluster| {
             let namespace = cluster.namespace().unwrap_or_default();
             clusters.memory.clusters.forget(&key(&namespace, &cluster.name_any()));
-            of_cluster(&by_cluster, &cluster)
+            woken(&clusters, of_cluster(&by_cluster, &cluster))
         })
         .reconcile_on(of_nodes(nodes, by_node))
-        .reconcile_on(woken)
+        .reconcile_on(moved_on.flat_map(move |object| stream::iter(woken(&steps, vec![object]))))
         .run(
             move |object, context| turns(object, context, watched.clone()),
             |object, error, context| failed(&object, error, &context),
@@ -67,23 +69,47 @@ async fn turns(
     context: Arc<Context>,
     watched: Store<ScalewayAppleSiliconMachine>,
 ) -> Result<Wake, ReadError> {
-    let at_once = Wake::requeue(Duration::ZERO);
     let reference = ObjectRef::from_obj(&*object);
+    let key = key(&object.namespace().unwrap_or_default(), &object.name_any());
+    if let Some(due) = context.rests.until(&key)
+        && context.memory.objects.knows(&object)
+    {
+        return Ok(wake(due));
+    }
+    context.rests.begin(&key);
     for _ in 0..IN_A_ROW {
-        let wake = numbered(object.clone(), context.clone()).await?;
-        if wake != at_once {
-            return Ok(wake);
+        let next = numbered(object.clone(), context.clone()).await?;
+        if next != Some(Duration::ZERO) {
+            let due = next.map(|next| Instant::now() + next);
+            context.rests.rest(&key, due);
+            return Ok(wake(due));
         }
         // What the watch shows by now counts, not what began this.
         object = watched.get(&reference).unwrap_or(object);
     }
-    Ok(at_once)
+    Ok(Wake::requeue(Duration::ZERO))
+}
+
+fn wake(due: Option<Instant>) -> Wake {
+    let rest = |due: Instant| due.saturating_duration_since(Instant::now());
+    due.map_or_else(Wake::await_change, |due| Wake::requeue(rest(due)))
+}
+
+/// Everything that these tell is new.
+fn woken(
+    context: &Context,
+    objects: Vec<ObjectRef<ScalewayAppleSiliconMachine>>,
+) -> Vec<ObjectRef<ScalewayAppleSiliconMachine>> {
+    for object in &objects {
+        context.rests.wake(&key(object.namespace.as_deref().unwrap_or_default(), &object.name));
+    }
+    objects
 }
 
 fn numbered(
     object: Arc<ScalewayAppleSiliconMachine>,
     context: Arc<Context>,
-) -> impl Future<Output = Result<Wake, ReadError>> {
+) -> impl Future<Output = Result<Option<Duration>, ReadError>> {
     let span = context.effects.turn("machine", &object.name_any());
     turn(object, context).instrument(span)
 }
@@ -135,7 +161,8 @@ fn of_nodes(
             context.memory.nodes.forget(&node.name_any());
         }
         let changed = news(&mut last, event);
-        stream::iter(changed.map(|node| named(&store, &node)).unwrap_or_default())
+        let objects = changed.map(|node| named(&store, &node)).unwrap_or_default();
+        stream::iter(woken(&context, objects))
     })
 }
 

@@ -6,11 +6,10 @@ use std::time::Duration;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::Outcome;
 use applecart_core::machine::{Action, Decision, Reason, decide};
-use kube::runtime::controller::Action as Wake;
 use kube::{Resource, ResourceExt};
 
 use super::Context;
-use super::memory::Reading;
+use super::memory::{Reading, key};
 use super::observe::{Turn, observe, read_afresh};
 use super::perform::perform;
 use super::rehearse::rehearse;
@@ -24,21 +23,25 @@ const FRESH: Duration = Duration::from_secs(10);
 /// at once may read what was before, and ask again. That moment is this part of a look.
 const SHOWS: u32 = 5;
 
-/// Runs one turn for the object.
+/// After somebody else took the host that was chosen, another one is chosen: soon, and not at once.
+const ANOTHER: Duration = Duration::from_millis(50);
+
+/// Runs one turn for the object, and says when the next one is due; `None` if only a change of the
+/// world makes it so.
 pub async fn turn(
     object: Arc<ScalewayAppleSiliconMachine>,
     context: Arc<Context>,
-) -> Result<Wake, ReadError> {
+) -> Result<Option<Duration>, ReadError> {
     let Some((turn, mut decision)) = Box::pin(look(&context, &object)).await? else {
         forget(&context, &object);
         // Gone, or a read behind the times: then nothing else would ever bring us back.
-        return Ok(Wake::requeue(context.settings.limits.look));
+        return Ok(Some(context.settings.limits.look));
     };
     if context.effects.only_observes() {
         decision = rehearse(&context, &turn.seen, decision).await;
     }
     let Some(action) = &decision.action else {
-        return Ok(decision.wake.map_or_else(Wake::await_change, Wake::requeue));
+        return Ok(decision.wake);
     };
     let performed = async {
         if !is_fresh(&context, &turn, action) {
@@ -48,12 +51,12 @@ pub async fn turn(
     };
     let effect = effect(&turn.seen.object.name, action, &decision.reason);
     let Some(outcome) = context.effects.perform(&effect, performed).await else {
-        return Ok(Wake::requeue(context.settings.limits.keep));
+        return Ok(Some(context.settings.limits.keep));
     };
     if outcome == Outcome::Done && *action == Action::RemoveFinalizer {
         // Nobody may call us again for what is gone.
         forget(&context, &turn.object);
-        return Ok(Wake::await_change());
+        return Ok(None);
     }
     let uid = turn.seen.object.uid.as_str();
     let now = context.clock.now();
@@ -65,10 +68,13 @@ pub async fn turn(
         }
         tell(&context, &turn, action, &decision).await;
         if matches!(action, Action::RequestWipe { .. } | Action::Reboot(_)) {
-            return Ok(Wake::requeue(context.settings.limits.look / SHOWS));
+            return Ok(Some(context.settings.limits.look / SHOWS));
         }
     }
-    Ok(Wake::requeue(again))
+    if outcome == Outcome::Refused && matches!(action, Action::TakeLease { .. }) {
+        return Ok(Some(again.min(ANOTHER)));
+    }
+    Ok(Some(again))
 }
 
 /// Observes and decides: from what can be recalled, and all anew if what follows must not follow
@@ -172,6 +178,7 @@ fn forget(context: &Context, object: &ScalewayAppleSiliconMachine) {
     context.troubles.clear(&uid);
     context.memory.kits.forget(&object.name_any());
     context.memory.objects.forget(&uid);
+    context.rests.forget(&key(&object.namespace().unwrap_or_default(), &object.name_any()));
     if let Ok(uid) = uid.parse() {
         context.bootstraps.forget(&uid);
         context.tellings.forget(&uid);

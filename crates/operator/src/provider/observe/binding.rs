@@ -47,6 +47,16 @@ pub async fn bind(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
             return Ok(());
         }
     };
+    // Another leader took it for the object since this turn looked for Leases (G7).
+    let us = turn.seen.object.uid.as_str();
+    let is_leased = |candidate: &&Arc<Candidate>| matches!(&candidate.lease.holder, LeaseHolder::Other(holder) if holder.ends_with(us));
+    if let Some(server) = candidates.iter().find(is_leased).map(|leased| leased.host.id.clone())
+        && let Some(lease) = lease_of(context, turn, &server).await?
+        && lease.holder == LeaseHolder::Us
+    {
+        context.memory.held.forget(us);
+        return read_bound(context, turn, server, lease).await;
+    }
     let ours = named_ours(&turn.seen, &candidates);
     if let [Candidate { host, lease }] = ours[..] {
         let (server, mut lease) = (host.id.clone(), lease.clone());
@@ -72,14 +82,17 @@ fn all_leases(context: &Context) -> Api<StoredLease> {
 }
 
 /// The Lease that the object holds. Between two, its status decides, then its provider ID, then how
-/// far a claim got: one may have been taken late, after nobody heard of it (P1).
+/// far a claim got, then which was taken first: one may have been taken late, after nobody heard of
+/// it (P1), or by another leader. Whoever takes a Lease looks once more for others before it marks
+/// the host, so the later one of two leaders sees the earlier one's, and leaves its own (G7).
 pub async fn held_lease(
     context: &Context,
     turn: &Turn,
 ) -> Result<Option<(ServerId, Lease)>, ReadError> {
     let uid = &turn.seen.object.uid;
     // Its status is right nearly always, and one Lease is far less to look for than all.
-    let taken = || context.memory.held.known(uid.as_str());
+    let recalls = turn.reading.may_recall();
+    let taken = || context.memory.held.known(uid.as_str()).filter(|_| recalls);
     let known = known_server(&turn.seen);
     if let Some(server) = known.clone().or_else(taken) {
         match lease_of(context, turn, &server).await? {
@@ -105,7 +118,9 @@ pub async fn held_lease(
         let own = held.into_iter().max_by_key(|(server, lease)| {
             let facts = leases::read(lease, Some(uid));
             let marked = facts.marked_at.is_some() || facts.releasing_at.is_some();
-            (marked, Reverse(server.clone()))
+            // Versions of an API server grow with every write.
+            let version = facts.version.and_then(|version| version.parse::<u64>().ok());
+            (marked, Reverse((version, server.clone())))
         });
         Ok(own.map(|(server, lease)| {
             context.memory.leases.wrote(server.as_str(), Some(lease.clone()));
