@@ -49,6 +49,15 @@ pub(super) enum Room {
     Nothing,
 }
 
+/// What launchd shows of loginwindow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// Which process it is.
+    Pid,
+    /// That there is such a job.
+    Job,
+}
+
 /// What GitHub takes from a runner that registers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Github {
@@ -86,8 +95,7 @@ pub(super) struct Model {
     pub(super) kickstart_refused: bool,
     /// Whether a loginwindow that is hung up stays dead until launchd is told to start it.
     pub(super) hang_up_kills: bool,
-    /// Whether launchd does not say which process loginwindow is.
-    pub(super) loginwindow_untold: bool,
+    pub(super) loginwindow_shown: Shown,
     /// Whether nothing restarts loginwindow.
     pub(super) loginwindow_stuck: bool,
     /// The key that the tailnet takes, and what the host joined it as: name and tags.
@@ -149,7 +157,7 @@ impl Model {
             job_health: BTreeMap::new(),
             kickstart_refused: false,
             hang_up_kills: false,
-            loginwindow_untold: false,
+            loginwindow_shown: Shown::Pid,
             loginwindow_stuck: false,
             tailnet_key: None,
             tailnet: None,

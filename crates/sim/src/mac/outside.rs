@@ -11,7 +11,7 @@ use applecart_mac::{MacError, Output};
 
 use super::files::Files;
 use super::launchd::{AgentHealth, Domain};
-use super::model::{LOCKED_AFTER_TRIES, Room};
+use super::model::{LOCKED_AFTER_TRIES, Room, Shown};
 use super::{SimMac, tools};
 
 /// How long a tool may take, as long as the longest that any step waits for one.
@@ -172,7 +172,7 @@ impl SimMac {
 
     /// Makes launchd keep to itself which process loginwindow is.
     pub fn set_login_window_untold(&self, untold: bool) {
-        self.lock().model.loginwindow_untold = untold;
+        self.lock().model.loginwindow_shown = if untold { Shown::Job } else { Shown::Pid };
     }
 
     /// Makes loads of rules meet another pfctl at work, after so many that did not.

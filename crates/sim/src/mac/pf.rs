@@ -146,7 +146,9 @@ impl Pf {
     ) -> Result<String, String> {
         let parts = Self::parts(files, anchor.unwrap_or(MAIN), file, NOT_LOADED)?;
         self.begin(&parts)?;
-        parts.iter().for_each(|part| self.commit_filter(part));
+        for part in &parts {
+            self.commit_filter(part);
+        }
         self.drop_unused();
         Ok(String::new())
     }

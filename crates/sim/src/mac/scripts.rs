@@ -73,7 +73,7 @@ fn show_rules(mac: &mut Model) -> Output {
     };
     let mut shown = pfctl(&["-s", "rules"]);
     for anchor in pfctl(&["-v", "-s", "Anchors"]).split_whitespace() {
-        shown += &format!("# {anchor}\n{}", pfctl(&["-a", anchor, "-s", "rules"]));
+        shown.extend(["# ", anchor, "\n", &pfctl(&["-a", anchor, "-s", "rules"])]);
     }
     ok(shown)
 }

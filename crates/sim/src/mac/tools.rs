@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::launchd::{AgentHealth, Domain};
-use super::model::{Model, SIGNATURE, UID};
+use super::model::{Model, SIGNATURE, Shown, UID};
 use super::pfctl;
 
 pub(super) fn ok(stdout: impl Into<String>) -> Output {
@@ -172,7 +172,7 @@ fn launchctl(mac: &mut Model, arguments: &[&str]) -> Output {
             ok("")
         }
         ["print", "system/com.apple.loginwindow"] => {
-            let told = mac.loginwindow.filter(|_| !mac.loginwindow_untold);
+            let told = mac.loginwindow.filter(|_| mac.loginwindow_shown == Shown::Pid);
             let pid = told.map(|pid| format!("\tpid = {pid}\n")).unwrap_or_default();
             ok(format!("system/com.apple.loginwindow = {{\n{pid}}}\n"))
         }
