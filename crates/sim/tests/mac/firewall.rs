@@ -240,7 +240,7 @@ async fn every_older_main_file_closes_under_running_vms_wherever_the_run_is_cut_
         unmarked.clone(),
         format!("{unmarked}{unmarked}"),
         format!("table <vm_sources> persist\n{unmarked}"),
-        format!("# BEGIN tuist.runners\nanchor \"tuist.run"),
+        "# BEGIN tuist.runners\nanchor \"tuist.run".to_owned(),
     ] {
         let taken_over = async || {
             let mac = converged().await;
