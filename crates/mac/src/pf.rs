@@ -450,8 +450,8 @@ block drop in quick on bridge100 inet6 all
     #[test]
     fn a_quick_rule_in_an_anchor_is_found_if_that_is_evaluated_before_ours() {
         // S22
-        let points = "anchor \"com.apple/*\" all\nanchor \"one\" all\nanchor \"tuist.runners\" all\n\
-                      anchor \"late\" all\n";
+        let points = "anchor \"com.apple/*\" all\nanchor \"one\" all\n\
+                      anchor \"tuist.runners\" all\nanchor \"late\" all\n";
         let quick = "pass in quick all flags S/SA keep state";
         for (path, is_found) in [
             ("com.apple/200.AirDrop", true),

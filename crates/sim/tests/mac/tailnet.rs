@@ -157,7 +157,7 @@ async fn a_host_of_a_tailnet_keeps_the_agents_job_of_the_system_before_us() {
     assert_eq!((mac.inode(paths::AGENT_PLIST), mac.agent_pid()), before);
 }
 
-/// A Mac in its tailnet that is cut off at the last call that is like `what` on its way to `wanted`.
+/// A Mac in its tailnet, cut off at the last call that is like `what` on its way to `wanted`.
 async fn cut_off_at(wanted: &HostConfig, what: &str, damage: impl Fn(&SimMac)) -> SimMac {
     let (reference, _) = joined().await;
     damage(&reference);
