@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use applecart_mac::{
     Command, Dial, Done, GithubRunner, HostConfig, Mac, MacError, Next, Payload, PerHost,
-    Privilege, Script, Ssh, bootstrap,
+    Privilege, Script, Ssh, bootstrap, pf,
 };
 use secrecy::ExposeSecret;
 
@@ -313,6 +313,34 @@ async fn a_disk_without_room_is_told_by_a_step_and_the_next_run_with_room_conver
 }
 
 #[tokio::test]
+async fn a_disk_is_filled_although_its_mac_writes_meanwhile() {
+    let macs = Macs::start(47, 1, AGENT).await;
+    let session = macs.dial().await;
+    let grow =
+        "while :; do head -c 400000 /dev/zero >/Users/m1/x 2>/dev/null; rm -f /Users/m1/x; done";
+    let grow = Script { name: "grow", text: grow };
+    let grow = Command::script(grow, &[], Privilege::User).timeout(Duration::from_mins(5));
+    let pull = async {
+        for _ in 0..40 {
+            macs.change(r#"{"disk_full": true}"#).await;
+            macs.change(r#"{"disk_full": false}"#).await;
+        }
+        // Orders are obeyed one after the other: this one comes last.
+        macs.change(r#"{"refuses_keys": true}"#).await;
+        let target = macs.target().await;
+        until("the last order", async || {
+            matches!(Ssh::default().dial(&target).await, Err(MacError::AuthRefused { .. }))
+        })
+        .await;
+    };
+    tokio::select! {
+        ended = session.mac.run(&grow) => panic!("{ended:?}"),
+        () = pull => {}
+    }
+    assert_eq!(macs.mac()["on"], true);
+}
+
+#[tokio::test]
 async fn tries_of_a_password_are_counted_for_one_boot_whatever_macos_cleans() {
     // S18
     let macs = Macs::start(46, 1, AGENT).await;
@@ -390,8 +418,86 @@ async fn what_a_lost_connection_left_running_is_ended_before_the_next_run() {
     assert!(matches!(lost.mac.run(&slow).await, Err(MacError::Unknown { .. })));
     let session = macs.dial().await;
     assert!(sleeps(&macs, "77777").await, "it outlives its connection");
+    macs.change(r#"{"leftovers_status": 3}"#).await;
+    let error = bootstrap(&*session.mac, &desired, &|_| {}).await.expect_err("nobody can tell");
+    assert!(error.explain().contains("pgrep ended with status 3"), "{}", error.explain());
+    assert!(sleeps(&macs, "77777").await);
+    macs.change(r#"{"leftovers_status": 0}"#).await;
     bootstrap(&*session.mac, &desired, &|_| {}).await.expect("is converged");
     assert!(!sleeps(&macs, "77777").await, "no two runs work at once");
+}
+
+/// An agent with one child in its own process group, and one in another.
+const PARENT: &str = "#!/bin/sh
+sleep 33333 &
+setsid sleep 44444 &
+while :; do sleep 1; done
+";
+
+#[tokio::test]
+async fn an_agents_restart_ends_its_process_group_and_nothing_else() {
+    // S24: launchd ends what is left in a job's group, so a VM must not be in it.
+    let macs = Macs::start(48, 1, PARENT).await;
+    let session = macs.dial().await;
+    bootstrap(&*session.mac, &macs.desired("mac-group").await, &|_| {}).await.expect("converges");
+    let count = async |seconds: &str| {
+        let all = text(&macs.ssh("ps ax -o args=").await.stdout);
+        all.lines().filter(|line| *line == format!("sleep {seconds}")).count()
+    };
+    until("both children", async || (count("33333").await, count("44444").await) == (1, 1)).await;
+    let kick = ["launchctl", "kickstart", "-k", "system/dev.tuist.tart-kubelet"];
+    let kill = format!("/macs/{}/kill-agent", macs.host().await.id);
+    for restarts in 2..4 {
+        let before = macs.mac()["agent_pid"].clone();
+        if restarts == 2 {
+            session.mac.run(&Command::root(&kick)).await.expect("an end");
+        } else {
+            macs.lever("POST", &kill, "");
+        }
+        macs.until("another agent", |mac| {
+            mac["agent_pid"].is_number() && mac["agent_pid"] != before
+        })
+        .await;
+        until("its children", async || count("44444").await == restarts).await;
+        until("the end of the old ones", async || count("33333").await == 1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_firewall_that_lost_ours_is_closed_over_ssh_under_a_running_vm() {
+    // V17, S22: the texts that a real shell runs.
+    let macs = Macs::start(49, 1, AGENT).await;
+    let session = macs.dial().await;
+    let desired = macs.desired("mac-open").await;
+    bootstrap(&*session.mac, &desired, &|_| {}).await.expect("converges");
+    // By another client: what a bootstrap finds of earlier ones, it ends.
+    let tart = "/usr/local/bin/tart";
+    let start = format!("{tart} clone image one; setsid {tart} run one >/dev/null 2>&1 &");
+    assert!(macs.ssh(&start).await.status.success());
+    let runs = async || macs.ssh(&format!("{tart} ip one")).await.status.success();
+    until("a VM", runs).await;
+    let rules = async |anchor: &str| {
+        let show = ["pfctl", "-a", anchor, "-s", "rules"];
+        session.mac.run(&Command::root(&show)).await.expect("an end").text()
+    };
+    session.mac.run(&Command::root(&["pfctl", "-F", "rules"])).await.expect("an end");
+    let report = bootstrap(&*session.mac, &desired, &|_| {}).await.expect("closes it");
+    assert!(report.converged() && report.changed(), "{report:?}");
+    assert!(pf::are_live(&rules(pf::ANCHOR).await));
+
+    let open = "sed -i '/BEGIN tuist/,/END tuist/d' /etc/pf.conf; pfctl -R -f /etc/pf.conf";
+    let open = Command::script(Script { name: "replace", text: open }, &[], Privilege::Root);
+    assert!(session.mac.run(&open).await.expect("an end").success());
+    let report = bootstrap(&*session.mac, &desired, &|_| {}).await.expect("closes it");
+    assert!(report.postponed().is_some_and(|why| why.contains("firewall")), "{report:?}");
+    assert!(pf::are_live(&rules(pf::STAND_IN).await) && runs().await);
+
+    macs.lever("POST", &format!("/macs/{}/vms/one/finish", macs.host().await.id), "{}");
+    until("the end of the VM", async || !runs().await).await;
+    let report = bootstrap(&*session.mac, &desired, &|_| {}).await.expect("converges");
+    assert!(report.converged() && report.changed(), "{report:?}");
+    assert_eq!(rules(pf::STAND_IN).await, "");
+    assert!(pf::are_live(&rules(pf::ANCHOR).await));
 }
 
 #[tokio::test]

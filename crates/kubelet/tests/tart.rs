@@ -228,6 +228,18 @@ async fn a_run_that_left_no_exit_code_ended_unknown_and_never_well() {
 }
 
 #[tokio::test]
+async fn a_vm_is_in_no_process_group_that_ends_with_its_agent() {
+    // S24: launchd ends what is left in the group of a job that it restarts.
+    let host = Host::new();
+    let vm = host.started("a").await;
+    let text = std::fs::read_to_string(host.path("state/a/run")).unwrap();
+    let pid = rustix::process::Pid::from_raw(text.split(' ').next().unwrap().parse().unwrap());
+    assert_ne!(rustix::process::getpgid(pid).unwrap(), rustix::process::getpgrp());
+    host.write("vms/a/halt", "0");
+    assert_eq!(host.ended(&vm).await, code(0, ""));
+}
+
+#[tokio::test]
 async fn a_living_process_that_is_not_the_vm_is_not_taken_for_it() {
     // LH27: its number was used again, or its command line looks alike.
     let host = Host::new();

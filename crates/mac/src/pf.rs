@@ -8,6 +8,10 @@
 /// The anchor that holds our rules.
 pub const ANCHOR: &str = "tuist.runners";
 
+/// Where our rules are while the main ruleset does not use that anchor and may not be loaded: all
+/// that is below `com.apple` is evaluated at once, by a line that macOS itself brings.
+pub const STAND_IN: &str = "com.apple/tuist.runners";
+
 /// The first line of our block in `/etc/pf.conf`.
 pub const BEGIN: &str = "# BEGIN tuist.runners";
 
@@ -89,23 +93,128 @@ pub fn are_live(printed: &str) -> bool {
     ours.len() == live.len() && ours.iter().zip(live).all(|(ours, live)| is_same(ours, live))
 }
 
-/// Whether the main ruleset, as `pfctl -s rules` prints it, evaluates our anchor for every packet:
-/// an anchor point may be narrowed to an interface or a direction, as a rule may.
-#[must_use]
-pub fn is_attached(printed: &str) -> bool {
-    printed.lines().any(is_our_point)
+/// What is live: the main ruleset, and that of every anchor by its path, as pfctl prints them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Live {
+    main: Vec<String>,
+    anchors: Vec<(String, Vec<String>)>,
 }
 
-/// The first rule before our anchor point that ends the evaluation: ours are not looked at then.
-#[must_use]
-pub fn decides_before(printed: &str) -> Option<&str> {
-    let before = printed.lines().take_while(|line| !is_our_point(line));
-    let mut rules = before.map(str::trim).filter(|line| !line.starts_with('#'));
-    rules.find(|line| line.split_whitespace().any(|word| word == "quick"))
+/// A rule before ours that ends the evaluation: ours are not looked at then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decides<'a> {
+    /// The anchor that it is in; `None`: the main ruleset.
+    pub anchor: Option<&'a str>,
+    /// As it is printed.
+    pub rule: &'a str,
 }
 
-fn is_our_point(line: &str) -> bool {
-    let point = format!("anchor \"{ANCHOR}\"");
+impl Live {
+    /// Reads rules as a host prints them: those of the main ruleset, then those of each anchor
+    /// after a line `# <path>`.
+    #[must_use]
+    pub fn read(printed: &str) -> Self {
+        let mut live = Self::default();
+        for line in printed.lines().map(str::trim).filter(|line| !line.is_empty()) {
+            match (line.strip_prefix("# "), live.anchors.last_mut()) {
+                (Some(path), _) => live.anchors.push((path.to_owned(), Vec::new())),
+                (None, Some((_, rules))) => rules.push(line.to_owned()),
+                (None, None) => live.main.push(line.to_owned()),
+            }
+        }
+        live
+    }
+
+    /// Whether our anchor is evaluated for every packet: an anchor point may be narrowed to an
+    /// interface or a direction, as a rule may.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        self.main.iter().any(|line| is_point(line, ANCHOR))
+    }
+
+    /// Whether [`STAND_IN`] is evaluated for every packet.
+    #[must_use]
+    pub fn evaluates_stand_in(&self) -> bool {
+        self.main.iter().any(|line| is_point(line, "com.apple/*"))
+    }
+
+    /// The rules of an anchor, one a line.
+    #[must_use]
+    pub fn rules_of(&self, anchor: &str) -> String {
+        let of = self.anchors.iter().filter(|(path, _)| path == anchor);
+        of.flat_map(|(_, rules)| rules).fold(String::new(), |text, rule| text + rule + "\n")
+    }
+
+    /// The first rule before our anchor point that ends the evaluation for VMs by letting them
+    /// pass, there or in an anchor that is evaluated before ours.
+    #[must_use]
+    pub fn decides_before(&self) -> Option<Decides<'_>> {
+        let before = self.main.iter().take_while(|line| !is_point(line, ANCHOR));
+        before.map(String::as_str).find_map(|line| {
+            let own = decides(line).then_some(Decides { anchor: None, rule: line });
+            own.or_else(|| self.decides_below(line))
+        })
+    }
+
+    /// The same in what an anchor point evaluates, however deep.
+    fn decides_below(&self, point: &str) -> Option<Decides<'_>> {
+        let name = point.strip_prefix("anchor \"")?.split('"').next()?;
+        let is_meant = |path: &str| match name.strip_suffix("/*") {
+            Some(parent) => is_below(parent, path),
+            None => path == name || is_below(name, path),
+        };
+        let meant = self.anchors.iter().filter(|(path, _)| path != STAND_IN && is_meant(path));
+        let mut rules = meant.flat_map(|(path, rules)| rules.iter().map(move |rule| (path, rule)));
+        let found = rules.find(|(_, rule)| decides(rule));
+        found.map(|(path, rule)| Decides { anchor: Some(path), rule })
+    }
+}
+
+fn is_below(parent: &str, path: &str) -> bool {
+    path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/'))
+}
+
+/// The first rule of a file, before our block, that ends the evaluation for VMs by letting them
+/// pass.
+#[must_use]
+pub fn decides_in(file: &str) -> Option<&str> {
+    let mut before = file.lines().map(str::trim).take_while(|line| !is_point(line, ANCHOR));
+    before.find(|line| decides(line))
+}
+
+/// Whether a load of `file` as the main ruleset loses translations that `pfctl -s nat` printed:
+/// macOS adds one for its VMs by itself, and no file has it. Its own `com.apple/*` comes back.
+#[must_use]
+pub fn loses_translation(printed: &str, file: &str) -> bool {
+    let comes_back = |line: &str| {
+        let point = line.strip_suffix(" all").unwrap_or(line);
+        file.lines().any(|kept| kept.trim() == point)
+    };
+    let mut translations = printed.lines().map(str::trim).filter(|line| line.starts_with("nat"));
+    translations.any(|line| !comes_back(line))
+}
+
+/// Whether a rule lets VMs pass, and ends the evaluation with that. One that blocks only tightens,
+/// and one on an interface where no VM is, is about others.
+fn decides(line: &str) -> bool {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let quick = words.contains(&"quick");
+    let on = words.iter().position(|word| *word == "on").and_then(|at| words.get(at + 1));
+    match words.first() {
+        Some(&"pass") => quick && on.is_none_or(|name| may_be_of_vms(name)),
+        Some(&"anchor") => quick,
+        _ => false,
+    }
+}
+
+/// Whether an interface may be one where VMs are; macros, lists and negations may be anything.
+fn may_be_of_vms(interface: &str) -> bool {
+    !interface.chars().all(char::is_alphanumeric)
+        || ["bridge", "vm", "any"].iter().any(|start| interface.starts_with(start))
+}
+
+fn is_point(line: &str, anchor: &str) -> bool {
+    let point = format!("anchor \"{anchor}\"");
     line.trim().strip_prefix(&point).is_some_and(|rest| ["", " all"].contains(&rest))
 }
 
@@ -302,6 +411,7 @@ block drop in quick on bridge100 inet6 all
     #[test]
     fn an_anchor_point_that_is_narrowed_attaches_nothing() {
         // S22
+        let is_attached = |printed: &str| Live::read(printed).is_attached();
         for whole in ["anchor \"tuist.runners\"", "anchor \"tuist.runners\" all"] {
             assert!(is_attached(&format!("anchor \"com.apple/*\" all\n{whole}\n")), "{whole}");
         }
@@ -310,17 +420,69 @@ block drop in quick on bridge100 inet6 all
             assert!(!is_attached(&printed), "{printed}");
         }
         assert!(!is_attached("anchor \"tuist.runners.extra\" all\n"));
+        assert!(!is_attached("# com.apple\nanchor \"tuist.runners\" all\n"), "in another one");
     }
 
     #[test]
-    fn a_quick_rule_before_ours_is_found_and_one_after_it_is_not() {
+    fn a_quick_rule_before_ours_is_found_if_it_lets_vms_pass() {
         // S22
         let quick = "pass in quick proto tcp all flags S/SA keep state";
         let ours = "anchor \"tuist.runners\" all";
-        assert_eq!(decides_before(&format!("{quick}\n{ours}\n")), Some(quick));
-        for harmless in [format!("{ours}\n{quick}\n"), format!("pass in all\n{ours}\n")] {
-            assert_eq!(decides_before(&harmless), None, "{harmless}");
+        let decides = |printed: &str| {
+            let live = Live::read(printed);
+            live.decides_before().map(|by| (by.anchor.map(str::to_owned), by.rule.to_owned()))
+        };
+        for open in [quick, "pass quick on bridge100 all", "anchor \"other\" quick all"] {
+            let found = decides(&format!("{open}\n{ours}\n"));
+            assert_eq!(found, Some((None, open.to_owned())), "{open}");
+            assert_eq!(decides_in(&format!("{open}\n{BLOCK}")), Some(open));
         }
+        for harmless in [
+            format!("{ours}\n{quick}\n"),
+            format!("pass in all\n{ours}\n"),
+            format!("block drop in quick on en0 proto tcp from any to any port = 5900\n{ours}\n"),
+            format!("pass in quick on lo0 all flags S/SA keep state\n{ours}\n"),
+        ] {
+            assert_eq!(decides(&harmless), None, "{harmless}");
+        }
+    }
+
+    #[test]
+    fn a_quick_rule_in_an_anchor_is_found_if_that_is_evaluated_before_ours() {
+        // S22
+        let points = "anchor \"com.apple/*\" all\nanchor \"one\" all\n\
+                      anchor \"tuist.runners\" all\nanchor \"late\" all\n";
+        let quick = "pass in quick all flags S/SA keep state";
+        for (path, is_found) in [
+            ("com.apple/200.AirDrop", true),
+            ("com.apple/200.AirDrop/Bonjour", true),
+            ("one", true),
+            ("one/below", true),
+            ("com.apple", false),
+            ("com.apple.other/x", false),
+            ("late", false),
+            ("tuist.runners", false),
+            (STAND_IN, false),
+        ] {
+            let live = Live::read(&format!("{points}# {path}\n{quick}\n"));
+            let expected = is_found.then_some(Decides { anchor: Some(path), rule: quick });
+            assert_eq!(live.decides_before(), expected, "{path}");
+        }
+        let live = Live::read(&format!("{points}# one\npass in quick on awdl0 all\n"));
+        assert_eq!(live.decides_before(), None, "macOS's own, where no VM is");
+    }
+
+    #[test]
+    fn a_load_loses_the_translations_that_no_file_has() {
+        // V17
+        let apples = "nat-anchor \"com.apple/*\" all\nrdr-anchor \"com.apple/*\" all\n";
+        let file = with_block(STOCK);
+        assert!(!loses_translation("", &file) && !loses_translation(apples, &file));
+        let for_vms = "nat-anchor \"com.apple.internet-sharing\" all\n";
+        for lost in [for_vms, "nat on en0 inet from 192.168.64.0/24 to any -> (en0)\n"] {
+            assert!(loses_translation(&format!("{apples}{lost}"), &file), "{lost}");
+        }
+        assert!(loses_translation(apples, BLOCK), "a file without Apple's own lines");
     }
 
     proptest! {

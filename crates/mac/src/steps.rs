@@ -353,7 +353,7 @@ pub(crate) struct Account<'a> {
 
 impl Account<'_> {
     /// Runs a command that has to succeed.
-    async fn run(&self, command: Command) -> Result<Output, Cause> {
+    pub(crate) async fn run(&self, command: Command) -> Result<Output, Cause> {
         let output = self.mac.run(&command).await?;
         if output.success() { Ok(output) } else { Err(failed(&command, &output)) }
     }

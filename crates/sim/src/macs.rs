@@ -75,10 +75,19 @@ shift 2
 exec sha256sum \"$@\"
 ";
 
-/// `pgrep`: real processes for our own commands, the model for VMs.
+/// `pgrep`: real processes for our own commands and the exporter, unless the model has trouble with
+/// them; the model for VMs.
 const PGREP: &str = "#!/bin/sh
-case \"$*\" in *pplecart-command*) exec /usr/bin/pgrep \"$@\" ;; esac
-exec /.applecart/tools/tool sim mac-tool pgrep \"$@\"
+ask() { /.applecart/tools/tool sim mac-tool pgrep \"$@\"; }
+case \"$*\" in
+  *pplecart-command* | *ode_exporter*)
+    status=0
+    ask \"$@\" >/dev/null || status=$?
+    if [ \"$status\" -gt 1 ]; then exit \"$status\"; fi
+    exec /usr/bin/pgrep \"$@\"
+    ;;
+esac
+ask \"$@\"
 ";
 
 /// `curl`: no Mac fetches anything from anywhere.

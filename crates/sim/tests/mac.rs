@@ -20,7 +20,8 @@ use std::time::Duration;
 
 use applecart_mac::{
     Cause, Command, Dial, Done, FleetWide, HostConfig, KeyPair, Mac, MacError, Next, Password,
-    Payload, PerHost, Progress, Report, Step, StepError, Target, bootstrap, kcpassword, paths, pf,
+    Payload, PerHost, Progress, Report, Step, StepError, Target, TartBundle, bootstrap, kcpassword,
+    paths, pf,
 };
 use applecart_sim::mac::{
     AgentHealth, AgentStart, Effect, Gate, OWN_ADDRESSES, Packet, SimMac, SimNetwork, USER,
@@ -638,6 +639,24 @@ async fn running_vms_survive_an_update_and_what_would_end_them_waits() {
     let report = run(&mac, &newer).await.unwrap();
     assert_eq!(changed(&report), [Step::Tart]);
     assert!(report.converged());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bundle_that_was_cut_off_before_its_stamp_is_replaced_by_a_rebuilt_one() {
+    // The same version from another archive: without a stamp, its version alone would do.
+    let is_swap = |what: &str| what.contains("/usr/local/lib/.tart.XXXXXX");
+    let calls = converged().await.calls();
+    let index = calls.iter().rfind(|call| is_swap(&call.what)).unwrap().index;
+    let mac = SimMac::new("a", PASSWORD);
+    mac.set_gate(Arc::new(FaultAt { index, verdict: Verdict::HangAfter }));
+    assert_eq!(run(&mac, &desired()).await.unwrap_err().step, Step::Tart);
+    mac.set_gate(Arc::new(applecart_sim::mac::Open));
+    let archive = Payload::new("tart tart 2.32.1");
+    let tart = TartBundle { version: "2.32.1".into(), archive: archive.clone() };
+    let rebuilt = HostConfig::new(FleetWide { tart, ..fleet() }, host(PASSWORD)).unwrap();
+    assert!(run(&mac, &rebuilt).await.unwrap().converged());
+    let program = format!("{}/Contents/MacOS/tart", paths::TART_APP);
+    assert_eq!(mac.file(&program).unwrap().0, archive.bytes().unwrap());
 }
 
 #[tokio::test(start_paused = true)]

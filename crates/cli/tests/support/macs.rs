@@ -24,8 +24,8 @@ use tempfile::TempDir;
 /// How long anything may take to come true on a busy machine.
 const WITHIN: Duration = Duration::from_mins(1);
 
-/// Says what it exports, and lives.
-const EXPORTER: &str = "#!/bin/sh\necho \"exports $*\"\nexec sleep 86400\n";
+/// Says what it exports, and lives, under its own name.
+const EXPORTER: &str = "#!/bin/sh\necho \"exports $*\"\nwhile :; do sleep 1; done\n";
 
 /// How often a watch looks.
 const LOOK_EVERY: Duration = Duration::from_millis(5);

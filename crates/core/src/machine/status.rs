@@ -23,6 +23,8 @@ pub(super) const UP_TO_DATE: &str = "UpToDate";
 pub(super) const TAKEN_OVER: &str = "TakenOver";
 /// Its reason on such a Mac that shall be something else by now.
 pub(super) const OUTDATED: &str = "Outdated";
+/// Its reason on a Mac on which something waits until no VM runs.
+pub(super) const POSTPONED: &str = "Postponed";
 
 /// The status that goes with this turn.
 ///
@@ -219,7 +221,7 @@ pub(super) fn upkeep_status(
         UpToDate::Outdated => {
             ("False", OUTDATED, "its configuration changed since it was taken over".to_owned())
         }
-        UpToDate::Postponed(what) => ("False", "Postponed", (*what).to_owned()),
+        UpToDate::Postponed(what) => ("False", POSTPONED, (*what).to_owned()),
         UpToDate::Failed { message, exceeded: true, .. } => {
             ("False", "TartKubeletUpdateExceededRetries", (*message).to_owned())
         }

@@ -11,7 +11,7 @@ use super::decide::{Decision, act};
 use super::limits::{Limits, Tiers};
 use super::observed::{Host, HostState, Lease, Observed};
 use super::reason::back_off;
-use super::status::{OUTDATED, TAKEN_OVER, UP_TO_DATE, UpToDate, upkeep_status};
+use super::status::{OUTDATED, POSTPONED, TAKEN_OVER, UP_TO_DATE, UpToDate, upkeep_status};
 
 /// The steps, run again on a Mac that was bootstrapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +81,8 @@ fn due_in(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Duration> 
         None => return Some(held),
         Some(_) if is_outdated(seen) => return Some(held),
         Some(last) if last.generation != seen.object.generation => return Some(held),
+        // VMs come and go: a moment without any is not to be missed (V7).
+        Some(last) if is_postponed(seen) => last.at + limits.retry,
         Some(last) if !is_well => last.at + limits.node_missing,
         Some(last) => last.at + limits.upkeep,
     };
@@ -92,6 +94,12 @@ fn is_of_this_spec(seen: &Observed) -> bool {
     let told = seen.object.status.conditions.iter().find(|c| c.type_ == UP_TO_DATE);
     let generation = told.and_then(|condition| condition.observed_generation);
     generation.is_none_or(|generation| Some(generation) == seen.object.generation)
+}
+
+/// Whether something waits there until no VM runs.
+fn is_postponed(seen: &Observed) -> bool {
+    let told = seen.object.status.conditions.iter().find(|c| c.type_ == UP_TO_DATE);
+    told.is_some_and(|told| told.reason.as_deref() == Some(POSTPONED))
 }
 
 /// Whether the Mac was made a Node by the system before us, and is left as it is: nothing that it

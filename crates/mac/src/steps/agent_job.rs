@@ -1,9 +1,6 @@
 //! The agent's launchd job: restarted only for a change, and done only when a new process stays.
 
-use std::time::Duration;
-
 use applecart_api::keys::AGENT_JOB;
-use tokio::time::{Instant, sleep};
 
 use super::{Applied, Cause, Host, State, launchd, paths, pending, scripts};
 use crate::{Command, Owner, Privilege};
@@ -11,12 +8,6 @@ use crate::{Command, Owner, Privilege};
 /// What is pending: the process must be replaced, or the job's definition as well.
 const RESTART: &str = "restart";
 const RELOAD: &str = "reload";
-
-/// How long a new process may take to appear; launchd delays one that just ended by ten seconds.
-const APPEARS_WITHIN: Duration = Duration::from_secs(20);
-
-/// How long it must stay: a crash loop shows another PID after that.
-const SETTLES_AFTER: Duration = Duration::from_secs(5);
 
 pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
     if !has_folders(host).await? {
@@ -45,6 +36,7 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
         let plist = host.desired.agent_plist();
         host.write(paths::AGENT_PLIST, plist, Owner::root(), 0o644).await?;
     }
+    let target = launchd::target(AGENT_JOB);
     let before = launchd::pid(host, AGENT_JOB).await?;
     let pending = pending::read(host, paths::AGENT_PENDING).await?;
     if before.is_some() && pending.is_none() {
@@ -58,14 +50,14 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
     } else {
         launchd::reload(host, AGENT_JOB, paths::AGENT_PLIST).await?;
     }
-    if !is_new_and_stays(host, before).await? {
+    if !launchd::is_new_and_stays(host, &target, before).await? {
         // launchd may have taken a job in and lost it: there is nothing to kick then.
         if launchd::is_known(host, AGENT_JOB).await? {
             launchd::kick(host, AGENT_JOB).await?;
         } else {
             launchd::reload(host, AGENT_JOB, paths::AGENT_PLIST).await?;
         }
-        if !is_new_and_stays(host, before).await? {
+        if !launchd::is_new_and_stays(host, &target, before).await? {
             return Err(Cause::NotVerified(trouble(host, before).await?.to_owned()));
         }
     }
@@ -109,19 +101,4 @@ async fn trouble(host: &Host<'_>, before: Option<u32>) -> Result<&'static str, C
     } else {
         "the agent does not stay up: see its log on the host"
     })
-}
-
-async fn is_new_and_stays(host: &Host<'_>, before: Option<u32>) -> Result<bool, Cause> {
-    let deadline = Instant::now() + APPEARS_WITHIN;
-    loop {
-        let now = launchd::pid(host, AGENT_JOB).await?;
-        if now.is_some() && now != before {
-            sleep(SETTLES_AFTER).await;
-            return Ok(launchd::pid(host, AGENT_JOB).await? == now);
-        }
-        if Instant::now() >= deadline {
-            return Ok(false);
-        }
-        sleep(launchd::POLL_EVERY).await;
-    }
 }

@@ -156,7 +156,7 @@ async fn is_proven(account: &Account<'_>) -> Result<bool, Cause> {
     let Some(mark) = pending::read(account, paths::LOGIN_PENDING).await? else { return Ok(true) };
     // The loginwindow of before the change is still there, or nobody knows which one that was.
     let Ok(before) = mark.trim().parse::<u32>() else { return Ok(false) };
-    Ok(launchd::pid(account, LOGINWINDOW).await?.is_some_and(|pid| pid != before))
+    Ok(loginwindow(account).await?.is_some_and(|pid| pid != before))
 }
 
 /// How a login ended.
@@ -174,7 +174,7 @@ enum Login {
 ///
 /// The session of before the kick lives on for a moment, so only one of a new loginwindow counts.
 async fn log_in(account: &Account<'_>) -> Result<Login, Cause> {
-    let before = launchd::pid(account, LOGINWINDOW).await?;
+    let before = loginwindow(account).await?;
     let mark = before.map_or_else(|| "0".to_owned(), |pid| pid.to_string());
     pending::mark(account, paths::LOGIN_PENDING, &mark).await?;
     let target = format!("system/{LOGINWINDOW}");
@@ -203,11 +203,25 @@ async fn log_in(account: &Account<'_>) -> Result<Login, Cause> {
     }
 }
 
+/// The process of loginwindow, if there is one. launchd may keep it to itself.
+async fn loginwindow(account: &Account<'_>) -> Result<Option<u32>, Cause> {
+    if let Some(pid) = launchd::pid(account, LOGINWINDOW).await? {
+        return Ok(Some(pid));
+    }
+    let look = Command::root(&["pgrep", "-x", "loginwindow"]);
+    let output = account.ask(look.clone()).await?;
+    match output.status {
+        0 => Ok(output.text().lines().next().and_then(|pid| pid.trim().parse().ok())),
+        1 if output.stderr.is_empty() => Ok(None),
+        _ => Err(super::failed(&look, &output)),
+    }
+}
+
 /// Waits for another loginwindow than `before`.
 async fn restarts(account: &Account<'_>, before: Option<u32>) -> Result<bool, Cause> {
     let deadline = Instant::now() + RESTARTS_WITHIN;
     loop {
-        let pid = launchd::pid(account, LOGINWINDOW).await?;
+        let pid = loginwindow(account).await?;
         if pid.is_some() && pid != before {
             return Ok(true);
         }

@@ -5,21 +5,21 @@ use std::time::Duration;
 use super::{Applied, Cause, Host, State, paths, scripts};
 use crate::{Command, Owner, Privilege, pf, plist};
 
-/// Two loads, each of which may meet another pfctl a few times.
+/// A few loads, each of which may meet another pfctl a few times.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(90);
 
 pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
     if !differing(host).await?.is_empty() {
         return Ok(State::Differs("a firewall file is not as it should be"));
     }
-    let main = main_rules(host).await?;
-    if !pf::is_attached(&main) {
+    let live = live(host).await?;
+    if !live.is_attached() {
         return Ok(State::Differs("the live main ruleset does not use the VM rules"));
     }
-    if pf::decides_before(&main).is_some() {
+    if live.decides_before().is_some() {
         return Ok(State::Differs("a rule of another's decides before the VM rules"));
     }
-    if !is_loaded(host).await? {
+    if !is_loaded(host, &live, pf::ANCHOR).await? {
         return Ok(State::Differs("the live VM rules are not the ones in the file"));
     }
     if !is_enabled(host).await? {
@@ -28,6 +28,9 @@ pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
     if !stale_tables(host).await?.is_empty() {
         return Ok(State::Differs("an older version's tables are in the main ruleset"));
     }
+    if !live.rules_of(pf::STAND_IN).is_empty() {
+        return Ok(State::Differs("what stood in for the VM rules is still there"));
+    }
     Ok(State::Converged)
 }
 
@@ -35,29 +38,52 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
     for (path, content) in differing(host).await? {
         host.write(path, content, Owner::root(), 0o644).await?;
     }
-    let main = main_rules(host).await?;
-    let attached = pf::is_attached(&main);
+    let now = live(host).await?;
+    let attached = now.is_attached();
+    let in_main = now.decides_before().is_some_and(|by| by.anchor.is_none());
     // A load brings back what the file itself says: that is not ours to remove.
-    let foreign = pf::decides_before(&main).is_some() && !file_decides_before(host).await?;
+    let foreign = in_main && !file_decides_before(host).await?;
     if (!attached || foreign) && !cuts_off(host).await? {
         load(host, "main").await?;
+    } else if !attached && now.evaluates_stand_in() {
+        return stand_in(host, &now).await;
     } else if !attached {
-        return Ok(Applied::Postponed("loading the main ruleset would cut running VMs off"));
-    } else if !is_loaded(host).await? || !stale_tables(host).await?.is_empty() {
+        // Nobody evaluates anything: there is nothing to lose but what is translated, and stays.
+        load(host, "filter").await?;
+    } else if !is_loaded(host, &now, pf::ANCHOR).await? || !stale_tables(host).await?.is_empty() {
         load(host, "anchor").await?;
     }
-    // Every -E takes a reference that nobody returns: only when it is needed.
-    if !is_enabled(host).await? {
-        host.run(pfctl(&["-E"])).await?;
+    enable(host).await?;
+    let then = live(host).await?;
+    if let Some(by) = then.decides_before() {
+        return Err(Cause::NotVerified(open(by)));
     }
-    match pf::decides_before(&main_rules(host).await?) {
-        Some(rule) => Err(Cause::NotVerified(format!(
-            "a rule of another's decides before the VM rules, and they hold nothing back: \
-             `{rule}`; take it out of {}, or its `quick`",
-            paths::PF_CONF
-        ))),
-        None => Ok(Applied::Done),
+    if then.is_attached() && !then.rules_of(pf::STAND_IN).is_empty() {
+        host.run(pfctl(&["-a", pf::STAND_IN, "-F", "all"])).await?;
     }
+    Ok(Applied::Done)
+}
+
+/// Holds VMs back at once where a load of the main ruleset has to wait for them (V17, S22).
+async fn stand_in(host: &Host<'_>, live: &pf::Live) -> Result<Applied, Cause> {
+    if !is_loaded(host, live, pf::STAND_IN).await? {
+        load(host, "stand-in").await?;
+    }
+    enable(host).await?;
+    Ok(Applied::Postponed(
+        "loading the main ruleset would cut running VMs off; the VM rules are live below Apple's \
+         anchor until then",
+    ))
+}
+
+/// What to do about a rule that leaves ours unread.
+fn open(by: pf::Decides<'_>) -> String {
+    let place = by.anchor.map_or_else(|| paths::PF_CONF.to_owned(), |at| format!("anchor {at}"));
+    format!(
+        "a rule of another's decides before the VM rules, and they hold nothing back: `{}`; take \
+         it out of {place}, or its `quick`",
+        by.rule
+    )
 }
 
 /// Whether a load of the main ruleset would cost running VMs their network: it drops the address
@@ -68,7 +94,8 @@ async fn cuts_off(host: &Host<'_>) -> Result<bool, Cause> {
         return Ok(false);
     }
     let shown = host.run(pfctl(&["-s", "nat"])).await?.text();
-    Ok(shown.lines().any(|line| line.trim_start().starts_with("nat")))
+    let file = host.read(paths::PF_CONF).await?.unwrap_or_default();
+    Ok(pf::loses_translation(&shown, &String::from_utf8_lossy(&file)))
 }
 
 async fn load(host: &Host<'_>, what: &str) -> Result<(), Cause> {
@@ -96,24 +123,24 @@ async fn differing(host: &Host<'_>) -> Result<Vec<(&'static str, String)>, Cause
     Ok(differing)
 }
 
-/// The live main ruleset, as pfctl prints it.
-async fn main_rules(host: &Host<'_>) -> Result<String, Cause> {
-    Ok(host.run(pfctl(&["-s", "rules"])).await?.text())
+/// What the kernel has, not what was last written.
+async fn live(host: &Host<'_>) -> Result<pf::Live, Cause> {
+    let show = Command::script(scripts::SHOW_RULES, &[], Privilege::Root);
+    Ok(pf::Live::read(&host.run(show).await?.text()))
 }
 
 async fn file_decides_before(host: &Host<'_>) -> Result<bool, Cause> {
     let file = host.read(paths::PF_CONF).await?.unwrap_or_default();
-    Ok(pf::decides_before(&String::from_utf8_lossy(&file)).is_some())
+    Ok(pf::decides_in(&String::from_utf8_lossy(&file)).is_some())
 }
 
-/// Compares what the kernel has, not what was last written.
-async fn is_loaded(host: &Host<'_>) -> Result<bool, Cause> {
-    let output = host.ask(pfctl(&["-a", pf::ANCHOR, "-s", "rules"])).await?;
-    if !pf::are_live(&output.text()) {
+/// Whether an anchor has our rules, and our tables with all that is in them.
+async fn is_loaded(host: &Host<'_>, live: &pf::Live, anchor: &str) -> Result<bool, Cause> {
+    if !pf::are_live(&live.rules_of(anchor)) {
         return Ok(false);
     }
     for (table, addresses) in pf::TABLES {
-        let show = pfctl(&["-a", pf::ANCHOR, "-t", table, "-T", "show"]);
+        let show = pfctl(&["-a", anchor, "-t", table, "-T", "show"]);
         let shown = host.ask(show).await?.text();
         let mut shown: Vec<&str> = shown.split_whitespace().collect();
         shown.sort_unstable();
@@ -129,6 +156,14 @@ async fn stale_tables(host: &Host<'_>) -> Result<Vec<&'static str>, Cause> {
     let shown = host.run(pfctl(&["-s", "Tables"])).await?.text();
     let there = |name: &&str| shown.lines().any(|line| line.trim() == *name);
     Ok(pf::TABLES.iter().map(|(name, _)| *name).filter(there).collect())
+}
+
+/// Every -E takes a reference that nobody returns: only when it is needed.
+async fn enable(host: &Host<'_>) -> Result<(), Cause> {
+    if !is_enabled(host).await? {
+        host.run(pfctl(&["-E"])).await?;
+    }
+    Ok(())
 }
 
 async fn is_enabled(host: &Host<'_>) -> Result<bool, Cause> {

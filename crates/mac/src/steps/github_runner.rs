@@ -12,6 +12,10 @@ use crate::{Command, GithubRunner, Owner, Privilege};
 /// A release is a hundred megabytes.
 const INSTALL_TIMEOUT: Duration = Duration::from_mins(12);
 
+/// The stamp from before a registration until the runner runs: whatever is registered meanwhile may
+/// have other labels, and is not the original's.
+const UNFINISHED: &str = "unfinished\n";
+
 /// Where builds keep what they made, for every shell.
 pub(crate) const ZSHENV_LINE: &str = "export TUIST_MIX_BUILD_ROOT=/opt/tuist-build-cache";
 
@@ -32,7 +36,7 @@ pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
     if !stamp_fits(host, wanted).await? {
         return Ok(State::Differs("the runner is registered elsewhere, or with other labels"));
     }
-    if !is_loaded(host, wanted).await? {
+    if launchd::pid_of(host, &target(host, wanted).await?).await?.is_none() {
         return Ok(State::Differs("the runner does not run"));
     }
     Ok(State::Converged)
@@ -46,26 +50,55 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
     if !has_line(&zshenv) {
         host.write(paths::ZSHENV, with_line(&zshenv), Owner::root(), 0o644).await?;
     }
-    if is_registered(host).await? && !stamp_fits(host, wanted).await? {
+    let registered = is_registered(host).await?;
+    let fits = stamp_fits(host, wanted).await?;
+    if registered && !fits {
         if host.finds(Command::user(&["pgrep", "-f", scripts::JOB_PATTERN])).await? {
             return Ok(Applied::Postponed("the runner has a job"));
         }
-        let domain = domain(host).await?;
-        host.run(Command::script(scripts::FORGET_RUNNER, &[&domain], Privilege::User)).await?;
-        // A job that is still leaving cannot be loaded again.
-        let deadline = Instant::now() + launchd::LEAVES_WITHIN;
-        while is_loaded(host, wanted).await? && Instant::now() < deadline {
-            sleep(launchd::POLL_EVERY).await;
-        }
+        host.write(paths::RUNNER_STAMP, UNFINISHED, Owner::root(), 0o644).await?;
+        forget(host, wanted).await?;
+    } else if !registered {
+        host.write(paths::RUNNER_STAMP, UNFINISHED, Owner::root(), 0o644).await?;
     }
     install(host, wanted).await?;
-    if !is_loaded(host, wanted).await? {
+    run(host, wanted).await?;
+    // What the original registered stays without a stamp: nobody knows its labels.
+    if !registered || !fits {
+        host.write(paths::RUNNER_STAMP, wanted.registered_as(), Owner::root(), 0o644).await?;
+    }
+    Ok(Applied::Done)
+}
+
+async fn forget(host: &Host<'_>, wanted: &GithubRunner) -> Result<(), Cause> {
+    let domain = domain(host).await?;
+    host.run(Command::script(scripts::FORGET_RUNNER, &[&domain], Privilege::User)).await?;
+    // A job that is still leaving cannot be loaded again.
+    let deadline = Instant::now() + launchd::LEAVES_WITHIN;
+    while is_loaded(host, wanted).await? && Instant::now() < deadline {
+        sleep(launchd::POLL_EVERY).await;
+    }
+    Ok(())
+}
+
+/// Makes the runner run, if it does not, and stay.
+async fn run(host: &Host<'_>, wanted: &GithubRunner) -> Result<(), Cause> {
+    let target = target(host, wanted).await?;
+    if launchd::pid_of(host, &target).await?.is_some() {
+        return Ok(());
+    }
+    if is_loaded(host, wanted).await? {
+        // Its status says little; the new process says all.
+        host.ask(Command::root(&["launchctl", "kickstart", "-k", &target])).await?;
+    } else {
         let path = paths::runner_plist(host.user, &job(host, wanted));
         let domain = domain(host).await?;
         host.run(Command::root(&["launchctl", "bootstrap", &domain, &path])).await?;
     }
-    host.write(paths::RUNNER_STAMP, wanted.registered_as(), Owner::root(), 0o644).await?;
-    Ok(Applied::Done)
+    if launchd::is_new_and_stays(host, &target, None).await? {
+        return Ok(());
+    }
+    Err(Cause::NotVerified("the runner does not stay up: see its log on the host".to_owned()))
 }
 
 /// The token travels on stdin, and reaches GitHub's program by its environment.
@@ -96,8 +129,12 @@ async fn stamp_fits(host: &Host<'_>, wanted: &GithubRunner) -> Result<bool, Caus
 }
 
 async fn is_loaded(host: &Host<'_>, wanted: &GithubRunner) -> Result<bool, Cause> {
-    let target = format!("{}/{}", domain(host).await?, job(host, wanted));
+    let target = target(host, wanted).await?;
     Ok(host.ask(Command::root(&["launchctl", "print", &target])).await?.success())
+}
+
+async fn target(host: &Host<'_>, wanted: &GithubRunner) -> Result<String, Cause> {
+    Ok(format!("{}/{}", domain(host).await?, job(host, wanted)))
 }
 
 fn job(host: &Host<'_>, wanted: &GithubRunner) -> String {

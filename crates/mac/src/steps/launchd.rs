@@ -13,6 +13,12 @@ pub(super) const LEAVES_WITHIN: Duration = Duration::from_secs(20);
 /// Time between two looks.
 pub(super) const POLL_EVERY: Duration = Duration::from_secs(1);
 
+/// How long a new process may take to appear; launchd delays one that just ended by ten seconds.
+const APPEARS_WITHIN: Duration = Duration::from_secs(20);
+
+/// How long it must stay: a crash loop shows another PID after that.
+const SETTLES_AFTER: Duration = Duration::from_secs(5);
+
 /// How often launchd is asked to take a job: it refuses while the old one is still leaving.
 const BOOTSTRAP_TRIES: usize = 5;
 
@@ -48,9 +54,14 @@ pub(super) async fn is_known(host: &Host<'_>, label: &str) -> Result<bool, Cause
     Ok(host.ask(launchctl(&["print", &target(label)])).await?.success())
 }
 
-/// The process of a job, if it has one.
+/// The process of a job of the system's, if it has one.
 pub(super) async fn pid(account: &Account<'_>, label: &str) -> Result<Option<u32>, Cause> {
-    let output = account.ask(launchctl(&["print", &target(label)])).await?;
+    pid_of(account, &target(label)).await
+}
+
+/// The process of a job in any domain, if it has one.
+pub(super) async fn pid_of(account: &Account<'_>, target: &str) -> Result<Option<u32>, Cause> {
+    let output = account.ask(launchctl(&["print", target])).await?;
     if !output.success() {
         return Ok(None);
     }
@@ -59,7 +70,28 @@ pub(super) async fn pid(account: &Account<'_>, label: &str) -> Result<Option<u32
     Ok(line.and_then(|pid| pid.parse().ok()))
 }
 
-fn target(label: &str) -> String {
+/// Whether a job gets another process than `before`, and keeps it.
+pub(super) async fn is_new_and_stays(
+    host: &Host<'_>,
+    target: &str,
+    before: Option<u32>,
+) -> Result<bool, Cause> {
+    let deadline = Instant::now() + APPEARS_WITHIN;
+    loop {
+        let now = pid_of(host, target).await?;
+        if now.is_some() && now != before {
+            sleep(SETTLES_AFTER).await;
+            return Ok(pid_of(host, target).await? == now);
+        }
+        if Instant::now() >= deadline {
+            return Ok(false);
+        }
+        sleep(POLL_EVERY).await;
+    }
+}
+
+/// A job of the system's, as launchd calls it.
+pub(super) fn target(label: &str) -> String {
     format!("system/{label}")
 }
 

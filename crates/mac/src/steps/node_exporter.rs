@@ -1,12 +1,20 @@
 //! Figures of the host for people who watch it, on its tailnet address. Comes last: what it fails
 //! to do leaves the agent alone.
 
-use super::{Applied, Cause, Host, State, launchd, paths};
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::{Applied, Cause, Host, State, launchd, paths, scripts};
 use crate::{Command, Owner, Payload, plist};
 
 /// The stamp from before the first change until all of it is there: whatever is there meanwhile is
 /// neither ours nor that of the system before us.
 const UNFINISHED: &str = "unfinished\n";
+
+/// How long the exporter may take to come out of its wrapper, which waits ten seconds for an
+/// address.
+const EXPORTS_WITHIN: Duration = Duration::from_secs(12);
 
 /// Starts the exporter on the tailnet's address, once there is one. Nobody else can reach it.
 pub(crate) const WRAPPER: &str = r#"#!/bin/sh
@@ -29,8 +37,8 @@ pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
     if !is_installed(host, binary).await? {
         return Ok(State::Differs("the node exporter is missing or another"));
     }
-    if launchd::pid(host, plist::NODE_EXPORTER_JOB).await?.is_none() {
-        return Ok(State::Differs("the node exporter does not run"));
+    if launchd::pid(host, plist::NODE_EXPORTER_JOB).await?.is_none() || !exports(host).await? {
+        return Ok(State::Differs("the node exporter does not run: it needs a tailnet's address"));
     }
     Ok(State::Converged)
 }
@@ -46,12 +54,27 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
         }
     }
     // Its job is taken in before the stamp says that all of it is new.
+    let before = launchd::pid(host, plist::NODE_EXPORTER_JOB).await?;
     launchd::reload(host, plist::NODE_EXPORTER_JOB, paths::NODE_EXPORTER_PLIST).await?;
+    let target = launchd::target(plist::NODE_EXPORTER_JOB);
+    if !launchd::is_new_and_stays(host, &target, before).await? {
+        let gone = "the node exporter does not stay up: see its log on the host";
+        return Err(Cause::NotVerified(gone.to_owned()));
+    }
+    let deadline = Instant::now() + EXPORTS_WITHIN;
+    while !exports(host).await? && Instant::now() < deadline {
+        sleep(launchd::POLL_EVERY).await;
+    }
     if !installed {
         let stamp = format!("{}\n", binary.sha256());
         host.write(paths::NODE_EXPORTER_STAMP, stamp, Owner::root(), 0o644).await?;
     }
     Ok(Applied::Done)
+}
+
+/// Whether the exporter itself runs: its job has a process while its wrapper waits, too.
+async fn exports(host: &Host<'_>) -> Result<bool, Cause> {
+    host.finds(Command::root(&["pgrep", "-f", scripts::EXPORTER_PATTERN])).await
 }
 
 fn files() -> [(&'static str, String, u32); 2] {

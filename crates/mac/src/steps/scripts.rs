@@ -14,6 +14,9 @@ pub const STATUS_TRIES_USED_UP: i32 = 75;
 /// What is on the command line of the shell that runs each of our commands on a host.
 pub const COMMAND_MARK: &str = "applecart-command";
 
+/// Matches such a shell, and not its own command line.
+pub const COMMAND_PATTERN: &str = "[a]pplecart-command";
+
 /// A shell function that sends signal `$1` to process group `$2`.
 macro_rules! end_group {
     () => {
@@ -40,19 +43,33 @@ exit 0
 };
 
 /// Ends commands of earlier runs whose connection was lost, so that no two runs work at once. Its
-/// own shell is its parent.
+/// own shell is its parent. Fails unless a last look finds none: only that one proves it.
 pub const END_LEFTOVERS: Script = Script {
     name: "end what earlier runs left",
     text: concat!(
         end_group!(),
-        r#"found=
-for shell in $(pgrep -f '[a]pplecart-command'); do
-  if [ "$shell" != "$PPID" ] && end TERM "$shell"; then found="$found $shell"; fi
+        r#"look() {
+  status=0
+  shells=$(pgrep -f '[a]pplecart-command') || status=$?
+  if [ "$status" -gt 1 ]; then
+    echo "cannot tell what earlier runs left: pgrep ended with status $status" >&2
+    exit 1
+  fi
+  found=
+  for shell in $shells; do
+    if [ "$shell" != "$PPID" ]; then found="$found $shell"; fi
+  done
+}
+for signal in TERM KILL KILL; do
+  look
+  if [ -z "$found" ]; then exit 0; fi
+  for shell in $found; do end "$signal" "$shell" || true; done
+  sleep 1
 done
+look
 if [ -z "$found" ]; then exit 0; fi
-sleep 1
-for shell in $found; do end KILL "$shell"; done
-exit 0
+echo "commands of an earlier run do not end:$found" >&2
+exit 1
 "#
     ),
 };
@@ -74,7 +91,7 @@ done
 };
 
 /// The scripts that change nothing on a host that is as it shall be.
-pub const LOOKS: [Script; 2] = [END_LEFTOVERS, READ_PREFERENCES];
+pub const LOOKS: [Script; 3] = [END_LEFTOVERS, READ_PREFERENCES, SHOW_RULES];
 
 /// Counts a try of the password whose mark is on stdin, unless it was tried twice in this boot.
 ///
@@ -150,11 +167,33 @@ mv -f "$staged" "$1"
 "#,
 };
 
-/// Loads the firewall's rules: the anchor alone, or (`$1` is `main`) the main ruleset with it.
+/// Prints the live rules: those of the main ruleset, then those of each anchor, however deep, after
+/// a line `# <path>`. Each by its whole path: what macOS prints of a wildcard is an error.
+pub const SHOW_RULES: Script = Script {
+    name: "show the live rules",
+    text: r#"set -euf
+pfctl -s rules
+anchors=$(pfctl -v -s Anchors)
+for anchor in $anchors; do
+  printf '# %s\n' "$anchor"
+  if ! pfctl -a "$anchor" -s rules; then
+    # One that went meanwhile has none; one that cannot be read may have any.
+    left=$(pfctl -v -s Anchors)
+    for there in $left; do
+      if [ "$there" = "$anchor" ]; then exit 1; fi
+    done
+  fi
+done
+"#,
+};
+
+/// Loads the firewall's rules: into the anchor alone (`$1` is `anchor`), with the main ruleset
+/// (`main`) or with the filter's part of that (`filter`), or below Apple's anchor (`stand-in`).
 ///
-/// What older versions left in the anchor, and tables of ours in either scope, go first. All of it
-/// is parsed before anything is touched. Another pfctl at the same moment makes a load fail as
-/// busy.
+/// All of it is parsed before anything is touched, and each load happens as a whole or not at all:
+/// a host that is closed stays so. Another pfctl at the same moment makes a load fail as busy. Only
+/// where it fails for good does what older versions left in the anchor go first. Our tables in the
+/// main ruleset go in any case.
 pub const LOAD_FIREWALL: Script = Script {
     name: "load the firewall",
     text: r#"set -eu
@@ -167,16 +206,26 @@ load() {
   done
   pfctl "$@"
 }
+load_as() {
+  case $1 in
+    anchor) load -a "$anchor" -f "$rules" ;;
+    main) load -f /etc/pf.conf ;;
+    filter) load -R -f /etc/pf.conf && load -a "$anchor" -f "$rules" ;;
+    stand-in) load -a "com.apple/$anchor" -f "$rules" ;;
+  esac
+}
+kill_tables() {
+  for table in vm_sources blocked_dst; do
+    pfctl "$@" -t "$table" -T kill
+  done
+}
 pfctl -n -f /etc/pf.conf
-load -a "$anchor" -f /dev/null
-for table in vm_sources blocked_dst; do
-  pfctl -t "$table" -T kill
-  pfctl -a "$anchor" -t "$table" -T kill
-done
-case $1 in
-  anchor) load -a "$anchor" -f "$rules" ;;
-  main) load -f /etc/pf.conf ;;
-esac
+if ! load_as "$1"; then
+  load -a "$anchor" -f /dev/null
+  kill_tables -a "$anchor"
+  load_as "$1"
+fi
+kill_tables
 "#,
 };
 
@@ -264,6 +313,10 @@ wait_for /usr/local/bin/tailscale --socket="$socket" ip -4
 
 /// Matches the process of a job that a GitHub Actions runner has, and not its own.
 pub const JOB_PATTERN: &str = "[R]unner.Worker";
+
+/// Matches a node exporter that exports, and neither its own command line nor the wrapper that
+/// waits for an address.
+pub const EXPORTER_PATTERN: &str = "bin/[n]ode_exporter --";
 
 /// Makes the folders of a host that builds images, for user `$1`.
 pub const BUILDER_FOLDERS: Script = Script {
@@ -384,7 +437,8 @@ mod tests {
     #[test]
     fn scripts_name_the_same_paths_and_pattern_as_the_code() {
         use crate::steps::paths;
-        assert!(END_LEFTOVERS.text.contains(&COMMAND_MARK[1..]));
+        assert!(END_LEFTOVERS.text.contains(&format!("pgrep -f '{COMMAND_PATTERN}'")));
+        assert_eq!(COMMAND_PATTERN.replace("[a]", "a"), COMMAND_MARK);
         let tries = paths::password_tries(&"u".parse().unwrap());
         let (_, in_home) = tries.split_once("/u/").unwrap();
         for script in [COUNT_TRY, FORGET_TRIES] {
@@ -399,6 +453,10 @@ mod tests {
         }
         let tables: Vec<&str> = crate::pf::TABLES.iter().map(|(name, _)| *name).collect();
         assert!(LOAD_FIREWALL.text.contains(&format!("in {}; do", tables.join(" "))));
+        assert!(LOAD_FIREWALL.text.contains("com.apple/$anchor"));
+        assert_eq!(crate::pf::STAND_IN, format!("com.apple/{}", crate::pf::ANCHOR));
+        let exporter = EXPORTER_PATTERN.replace("[n]", "n");
+        assert!(crate::steps::node_exporter::WRAPPER.contains(&exporter));
         for path in [paths::TAILSCALE, paths::TAILSCALE_SOCKET] {
             assert!(JOIN_TAILNET.text.contains(path), "{path}");
         }
@@ -412,5 +470,33 @@ mod tests {
         for path in [paths::AGENT_LOG, paths::VM_LOGS, paths::VM_USER_DATA] {
             assert!(AGENT_FOLDERS.text.contains(path));
         }
+    }
+
+    /// How [`END_LEFTOVERS`] ends, and what it says, where `pgrep` is this script. Nobody is hurt:
+    /// `sudo` does nothing but say that it did, and nothing sleeps.
+    fn ends_leftovers(pgrep: &str) -> (Option<i32>, String) {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("pgrep", pgrep), ("sudo", "exit 0"), ("sleep", "exit 0")] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&path, mode).unwrap();
+        }
+        let mut shell = std::process::Command::new("/bin/sh");
+        let shell = shell.args(["-c", END_LEFTOVERS.text]).env("PATH", folder.path());
+        let output = shell.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    }
+
+    #[test]
+    fn commands_of_an_earlier_run_are_gone_only_if_a_look_says_so() {
+        // LH18. No process has such a number.
+        assert_eq!(ends_leftovers("exit 1"), (Some(0), String::new()));
+        let once = r#"[ ! -e "$0.done" ] && : >"$0.done" && echo 99999999 || exit 1"#;
+        assert_eq!(ends_leftovers(once), (Some(0), String::new()), "it is ended");
+        let (status, said) = ends_leftovers("exit 3");
+        assert!(status == Some(1) && said.contains("pgrep ended with status 3"), "{said}");
+        let (status, said) = ends_leftovers("echo 99999999");
+        assert!(status == Some(1) && said.contains("do not end: 99999999"), "{said}");
     }
 }

@@ -14,8 +14,8 @@ const JOIN_TIMEOUT: Duration = Duration::from_mins(3);
 /// Tens of megabytes over a slow uplink.
 const UNPACK_TIMEOUT: Duration = Duration::from_mins(10);
 
-/// The stamp from before the first change until the host has joined: whatever is there meanwhile is
-/// neither ours nor that of the system before us.
+/// The stamp from before any change until the host has joined: whatever is there meanwhile is
+/// neither what it was, nor what it shall be, nor that of the system before us.
 const UNFINISHED: &str = "unfinished\n";
 
 /// A host that the original put into its tailnet has no stamp, and is left as it is.
@@ -43,7 +43,8 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
     let stamp = String::from_utf8_lossy(&stamp).into_owned();
     let installed = stamp.split_whitespace().next() == Some(wanted.archive.sha256())
         && has_programs(host).await?;
-    if stamp.is_empty() {
+    let defined = has_definition(host).await?;
+    if stamp != stamp_of(wanted) || !installed || !defined {
         host.write(paths::TAILSCALE_STAMP, UNFINISHED, Owner::root(), 0o644).await?;
     }
     if !installed {
@@ -51,7 +52,6 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
         let unpack = Command::script(scripts::UNPACK_TAILSCALE, &arguments, Privilege::Root);
         host.run(unpack.payload(&wanted.archive).timeout(UNPACK_TIMEOUT)).await?;
     }
-    let defined = has_definition(host).await?;
     if !defined {
         let text = plist::tailscaled();
         host.write(paths::TAILSCALE_PLIST, text, Owner::root(), 0o644).await?;

@@ -13,6 +13,10 @@ exec /usr/local/lib/tart.app/Contents/MacOS/tart \"$@\"
 /// Tens of megabytes over a slow uplink.
 const UNPACK_TIMEOUT: Duration = Duration::from_mins(10);
 
+/// The stamp from before a bundle is swapped in until all is done: without it, one of the right
+/// version would pass for that of an older system, whatever archive it is from.
+const UNFINISHED: &str = "unfinished\n";
+
 pub(super) async fn check(host: &Host<'_>) -> Result<State, Cause> {
     if !has_wrapper(host).await? {
         return Ok(State::Differs("there is no `tart` command"));
@@ -30,6 +34,7 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
         if host.runs_vms().await? {
             return Ok(Applied::Postponed("Tart is not replaced under running VMs"));
         }
+        host.write(paths::TART_STAMP, UNFINISHED, Owner::root(), 0o644).await?;
         let unpack = Command::script(scripts::UNPACK_TART, &[archive.sha256()], Privilege::Root);
         let unpack = unpack.payload(archive).timeout(UNPACK_TIMEOUT);
         let output = host.ask(unpack.clone()).await?;

@@ -49,6 +49,15 @@ pub(super) enum Room {
     Nothing,
 }
 
+/// What launchd shows of loginwindow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    /// Which process it is.
+    Pid,
+    /// That there is such a job.
+    Job,
+}
+
 /// What GitHub takes from a runner that registers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Github {
@@ -80,10 +89,13 @@ pub(super) struct Model {
     boots: u64,
     pub(super) host_key: HostKey,
     pub(super) agent_health: AgentHealth,
+    /// How the processes of other jobs behave, by label.
+    pub(super) job_health: BTreeMap<String, AgentHealth>,
     /// Whether launchd refuses to restart loginwindow, as newer versions may.
     pub(super) kickstart_refused: bool,
     /// Whether a loginwindow that is hung up stays dead until launchd is told to start it.
     pub(super) hang_up_kills: bool,
+    pub(super) loginwindow_shown: Shown,
     /// Whether nothing restarts loginwindow.
     pub(super) loginwindow_stuck: bool,
     /// The key that the tailnet takes, and what the host joined it as: name and tags.
@@ -91,8 +103,8 @@ pub(super) struct Model {
     pub(super) tailnet: Option<(String, String)>,
     /// What GitHub takes from a runner that registers here.
     pub(super) github: Github,
-    /// How every `pgrep` ends, and what it complains about, while something is wrong with it.
-    pub(super) pgrep_trouble: Option<(i32, String)>,
+    /// How a `pgrep` for a pattern ends, and what it complains about, while something is wrong.
+    pub(super) pgrep_trouble: BTreeMap<String, (i32, String)>,
     /// A disk of this machine's is filled there, not here.
     pub(super) room: Room,
     /// Which revision of an inode the kernel has verified.
@@ -142,13 +154,15 @@ impl Model {
             boots: 0,
             host_key: HostKey(format!("SHA256:{}", STANDARD_NO_PAD.encode(digest))),
             agent_health: AgentHealth::default(),
+            job_health: BTreeMap::new(),
             kickstart_refused: false,
             hang_up_kills: false,
+            loginwindow_shown: Shown::Pid,
             loginwindow_stuck: false,
             tailnet_key: None,
             tailnet: None,
             github: Github::default(),
-            pgrep_trouble: None,
+            pgrep_trouble: BTreeMap::new(),
             room: Room::Enough,
             verified: BTreeMap::new(),
             notices: Vec::new(),
@@ -286,7 +300,9 @@ impl Model {
         let Some(job) = self.launchd.job(domain, label) else { return };
         let definition = job.definition.clone();
         let program = definition.arguments.first();
-        if program.is_none_or(|path| self.files.stat(path).is_none()) {
+        if program.is_none_or(|path| self.files.stat(path).is_none())
+            || self.health_of(label) == AgentHealth::NeverStarts
+        {
             return;
         }
         if let Some(job) = self.launchd.job(domain, label) {
@@ -313,6 +329,18 @@ impl Model {
                 self.stop_daemon(domain, &label);
             }
         }
+    }
+
+    /// How the process of a job behaves.
+    pub(super) fn health_of(&self, label: &str) -> AgentHealth {
+        let other = self.job_health.get(label).copied().unwrap_or_default();
+        if label == AGENT_JOB { self.agent_health } else { other }
+    }
+
+    /// The node exporter's process, once its wrapper found an address.
+    pub(super) fn exporter(&mut self) -> Option<u32> {
+        self.tailnet_address()?;
+        self.launchd.job(Domain::System, plist::NODE_EXPORTER_JOB)?.pid
     }
 
     /// The host's address in the tailnet, while its daemon runs.

@@ -10,8 +10,8 @@ use std::time::Duration;
 use applecart_mac::{MacError, Output};
 
 use super::files::Files;
-use super::launchd::Domain;
-use super::model::{LOCKED_AFTER_TRIES, Room};
+use super::launchd::{AgentHealth, Domain};
+use super::model::{LOCKED_AFTER_TRIES, Room, Shown};
 use super::{SimMac, tools};
 
 /// How long a tool may take, as long as the longest that any step waits for one.
@@ -156,10 +156,29 @@ impl SimMac {
         self.lock().model.empty_temporary();
     }
 
-    /// Makes every `pgrep` end like this, or do its work again.
-    pub fn set_pgrep_trouble(&self, trouble: Option<(i32, &str)>) {
-        let trouble = trouble.map(|(status, said)| (status, said.to_owned()));
-        self.lock().model.pgrep_trouble = trouble;
+    /// Makes every `pgrep` for a pattern end like this, or do its work again.
+    pub fn set_pgrep_trouble(&self, pattern: &str, trouble: Option<(i32, &str)>) {
+        let all = &mut self.lock().model.pgrep_trouble;
+        match trouble {
+            Some((status, said)) => all.insert(pattern.to_owned(), (status, said.to_owned())),
+            None => all.remove(pattern),
+        };
+    }
+
+    /// Makes the process of a job that is not the agent's behave like this.
+    pub fn set_job_health(&self, label: &str, health: AgentHealth) {
+        self.lock().model.job_health.insert(label.to_owned(), health);
+    }
+
+    /// Makes launchd keep to itself which process loginwindow is.
+    pub fn set_login_window_untold(&self, untold: bool) {
+        self.lock().model.loginwindow_shown = if untold { Shown::Job } else { Shown::Pid };
+    }
+
+    /// Makes loads of rules meet another pfctl at work, after so many that did not.
+    pub fn set_firewall_busy_after(&self, well: u32, busy: u32) {
+        let pf = &mut self.lock().model.pf;
+        (pf.busy_after, pf.busy) = (well, busy);
     }
 
     /// Leaves no room on the disk, or as much as before. For a Mac whose files are in memory.

@@ -3,7 +3,7 @@
 
 mod grammar;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
 
@@ -52,8 +52,9 @@ pub(super) struct Pf {
     tables: BTreeMap<(String, String), Table>,
     /// What macOS put into the main ruleset for VMs; lost with it.
     pub(super) translates_for_vms: bool,
-    /// How many of the next loads another pfctl spoils.
+    /// How many of the next loads another pfctl spoils, and how many go well before that.
     pub(super) busy: u32,
+    pub(super) busy_after: u32,
 }
 
 /// A packet, as the filter sees it.
@@ -122,10 +123,41 @@ impl Pf {
         only_parse: bool,
     ) -> Result<String, String> {
         let scope = anchor.unwrap_or(MAIN);
+        let parts = Self::parts(files, scope, file, if only_parse { "" } else { NOT_LOADED })?;
+        let warnings = self.collisions(&parts);
+        if !only_parse {
+            self.begin(&parts)?;
+            for part in &parts {
+                self.commit_filter(part);
+                self.commit_rest(part);
+            }
+            self.translates_for_vms &= scope != MAIN;
+            self.drop_unused();
+        }
+        Ok(warnings)
+    }
+
+    /// Loads the rules of the filter alone, and neither translations nor tables.
+    pub(super) fn load_filter(
+        &mut self,
+        files: &Files,
+        anchor: Option<&str>,
+        file: &str,
+    ) -> Result<String, String> {
+        let parts = Self::parts(files, anchor.unwrap_or(MAIN), file, NOT_LOADED)?;
+        self.begin(&parts)?;
+        for part in &parts {
+            self.commit_filter(part);
+        }
+        self.drop_unused();
+        Ok(String::new())
+    }
+
+    /// What a file says for its scope, and, in the main ruleset, for those that it loads.
+    fn parts(files: &Files, scope: &str, file: &str, ending: &str) -> Result<Vec<Part>, String> {
         if scope.split('/').any(|name| name.starts_with('_')) {
             return Err(format!("pfctl: {scope}: anchor is reserved\n"));
         }
-        let ending = if only_parse { "" } else { NOT_LOADED };
         let told = |error: String| error + ending;
         let mut parts = vec![Part::read(files, scope, file).map_err(told)?];
         if scope == MAIN {
@@ -138,21 +170,14 @@ impl Pf {
             let loads = loads.collect::<Result<Vec<_>, _>>().map_err(told)?;
             parts.extend(loads);
         }
-        let warnings = self.collisions(&parts);
-        if !only_parse {
-            self.begin(&parts)?;
-            for part in &parts {
-                self.commit(part);
-            }
-            self.translates_for_vms &= scope != MAIN;
-            self.drop_unused();
-        }
-        Ok(warnings)
+        Ok(parts)
     }
 
     /// Every scope gets a ticket; what makes one stale changes nothing.
     fn begin(&mut self, parts: &[Part]) -> Result<(), String> {
-        if self.busy > 0 {
+        if self.busy_after > 0 {
+            self.busy_after -= 1;
+        } else if self.busy > 0 {
             self.busy -= 1;
             let has_tables = |part: &&Part| part.tables().next().is_some();
             return Err(parts.iter().find(has_tables).unwrap_or(&parts[0]).spoilt());
@@ -164,12 +189,15 @@ impl Pf {
         parts.iter().enumerate().find(again).map_or(Ok(()), |(_, part)| Err(part.spoilt()))
     }
 
-    fn commit(&mut self, part: &Part) {
+    fn commit_filter(&mut self, part: &Part) {
         let lines = part.statements.iter().filter_map(|(_, statement)| match statement {
             Statement::Filter(line) => Some(line.clone()),
             _ => None,
         });
         self.rulesets.insert(part.scope.clone(), lines.collect());
+    }
+
+    fn commit_rest(&mut self, part: &Part) {
         let translations = part.statements.iter().filter_map(|(_, statement)| match statement {
             Statement::Translation(line) => Some(line.clone()),
             _ => None,
@@ -308,6 +336,20 @@ impl Pf {
     /// The rules of a scope, as pfctl prints them.
     pub(super) fn rules_of(&self, anchor: Option<&str>) -> impl Iterator<Item = String> {
         self.rulesets.get(anchor.unwrap_or(MAIN)).into_iter().flatten().map(Line::to_string)
+    }
+
+    /// The paths of all anchors below one, or of all there are.
+    pub(super) fn anchors_below(&self, anchor: Option<&str>) -> BTreeSet<String> {
+        let tables = self.tables.keys().map(|(scope, _)| scope);
+        let scopes = self.rulesets.keys().chain(self.translations.keys()).chain(tables);
+        let ends = |scope: &String| {
+            let inner: Vec<usize> = scope.match_indices('/').map(|(at, _)| at).collect();
+            inner.into_iter().chain([scope.len()]).collect::<Vec<_>>()
+        };
+        let all = scopes.filter(|scope| *scope != MAIN);
+        let all = all.flat_map(|scope| ends(scope).into_iter().map(|end| scope[..end].to_owned()));
+        let parent = anchor.map(|anchor| format!("{anchor}/")).unwrap_or_default();
+        all.filter(|path| path.starts_with(&parent)).collect()
     }
 
     /// Where addresses of a scope are translated, as pfctl prints it.

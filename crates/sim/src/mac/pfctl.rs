@@ -15,7 +15,7 @@ const FLUSHES: &str = "pfctl: Use of -f option, could result in flushing of rule
 /// Flags that have a value.
 const VALUED: [char; 8] = ['a', 'f', 'F', 's', 't', 'T', 'X', 'k'];
 /// Flags that have none.
-const BARE: [char; 6] = ['n', 'e', 'd', 'E', 'q', 'v'];
+const BARE: [char; 7] = ['n', 'e', 'd', 'E', 'q', 'v', 'R'];
 
 /// A command line, read.
 #[derive(Default)]
@@ -85,7 +85,7 @@ pub(super) fn run(mac: &mut Model, arguments: &[&str]) -> Output {
         said += "pf disabled\n";
     }
     if let Some(what) = asked.value('s') {
-        match show(mac, what, anchor) {
+        match show(mac, what, anchor, asked.has('v')) {
             Some(text) => shown = text,
             None => return fail(1, format!("pfctl: Unknown show modifier '{what}'\n")),
         }
@@ -106,7 +106,12 @@ pub(super) fn run(mac: &mut Model, arguments: &[&str]) -> Output {
         if anchor.is_none() {
             said += FLUSHES;
         }
-        match mac.pf.load(&mac.files, anchor, file, asked.has('n')) {
+        let loaded = if asked.has('R') && !asked.has('n') {
+            mac.pf.load_filter(&mac.files, anchor, file)
+        } else {
+            mac.pf.load(&mac.files, anchor, file, asked.has('n'))
+        };
+        match loaded {
             Ok(warnings) => said += &warnings,
             Err(error) => return fail(1, said + &error),
         }
@@ -147,7 +152,7 @@ fn is_short_for(whole: &str, what: &str) -> bool {
     !what.is_empty() && whole.starts_with(what)
 }
 
-fn show(mac: &Model, what: &str, anchor: Option<&str>) -> Option<String> {
+fn show(mac: &Model, what: &str, anchor: Option<&str>, verbose: bool) -> Option<String> {
     let pf = &mac.pf;
     if is_short_for("info", what) {
         let status = if pf.is_enabled() { "Enabled for 0 days 00:00:01" } else { "Disabled" };
@@ -158,6 +163,12 @@ fn show(mac: &Model, what: &str, anchor: Option<&str>) -> Option<String> {
         Some(lines(pf.translations_of(anchor)))
     } else if is_short_for("Tables", what) {
         Some(lines(pf.tables_of(anchor)))
+    } else if is_short_for("Anchors", what) {
+        // Asked for more, it goes on below each.
+        let depth = anchor.map_or(0, |anchor| anchor.matches('/').count() + 1);
+        let all = pf.anchors_below(anchor).into_iter();
+        let shown = all.filter(|path| verbose || path.matches('/').count() == depth);
+        Some(lines(shown.map(|path| format!("  {path}"))))
     } else if is_short_for("References", what) {
         let held = pf.references().iter().map(|token| format!("pfctl {token}"));
         Some(format!("TOKENS:\n{}", lines(held)))

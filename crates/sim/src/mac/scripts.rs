@@ -44,10 +44,8 @@ pub(super) fn run(mac: &mut Model, script: Script, arguments: &[String], stdin: 
         [domain] if script == scripts::FORGET_RUNNER => forget_runner(mac, domain),
         [what] if script == scripts::LOAD_FIREWALL => load_firewall(mac, what),
         [user] if script == scripts::AGENT_FOLDERS => agent_folders(mac, user),
-        [] if script == scripts::END_LEFTOVERS => {
-            mac.leftovers.clear();
-            ok("")
-        }
+        [] if script == scripts::END_LEFTOVERS => end_leftovers(mac),
+        [] if script == scripts::SHOW_RULES => show_rules(mac),
         [flag, names @ ..] if script == scripts::READ_PREFERENCES => {
             let shown = names
                 .chunks_exact(2)
@@ -56,6 +54,28 @@ pub(super) fn run(mac: &mut Model, script: Script, arguments: &[String], stdin: 
         }
         _ => fail(127, format!("no such script here: {script:?}\n")),
     }
+}
+
+fn end_leftovers(mac: &mut Model) -> Output {
+    let look = super::tools::run(mac, &["pgrep", "-f", scripts::COMMAND_PATTERN], false);
+    if look.status > 1 {
+        let said = format!("pgrep ended with status {}", look.status);
+        return fail(1, format!("cannot tell what earlier runs left: {said}\n"));
+    }
+    mac.leftovers.clear();
+    ok("")
+}
+
+fn show_rules(mac: &mut Model) -> Output {
+    let mut pfctl = |arguments: &[&str]| {
+        let argv = [&["pfctl"], arguments].concat();
+        super::tools::run(mac, &argv, true).text()
+    };
+    let mut shown = pfctl(&["-s", "rules"]);
+    for anchor in pfctl(&["-v", "-s", "Anchors"]).split_whitespace() {
+        shown.extend(["# ", anchor, "\n", &pfctl(&["-a", anchor, "-s", "rules"])]);
+    }
+    ok(shown)
 }
 
 fn tries_of(mac: &Model) -> Option<String> {
@@ -195,22 +215,39 @@ fn load_firewall(mac: &mut Model, what: &str) -> Output {
         }
         output
     };
+    let load_as = |mac: &mut Model| {
+        let ours = ["-a", pf::ANCHOR, "-f", paths::PF_ANCHOR];
+        match what {
+            "main" => load(mac, &["-f", paths::PF_CONF]),
+            "filter" => {
+                let filter = load(mac, &["-R", "-f", paths::PF_CONF]);
+                if filter.success() { load(mac, &ours) } else { filter }
+            }
+            "stand-in" => load(mac, &["-a", pf::STAND_IN, "-f", paths::PF_ANCHOR]),
+            _ => load(mac, &ours),
+        }
+    };
     let checked = pfctl(mac, &["-n", "-f", paths::PF_CONF]);
     if !checked.success() {
         return checked;
     }
-    let emptied = load(mac, &["-a", pf::ANCHOR, "-f", "/dev/null"]);
-    if !emptied.success() {
-        return emptied;
+    let mut loaded = load_as(mac);
+    if !loaded.success() {
+        let emptied = load(mac, &["-a", pf::ANCHOR, "-f", "/dev/null"]);
+        if !emptied.success() {
+            return emptied;
+        }
+        for (table, _) in pf::TABLES {
+            pfctl(mac, &["-a", pf::ANCHOR, "-t", table, "-T", "kill"]);
+        }
+        loaded = load_as(mac);
     }
-    for (table, _) in pf::TABLES {
-        pfctl(mac, &["-t", table, "-T", "kill"]);
-        pfctl(mac, &["-a", pf::ANCHOR, "-t", table, "-T", "kill"]);
+    if loaded.success() {
+        for (table, _) in pf::TABLES {
+            pfctl(mac, &["-t", table, "-T", "kill"]);
+        }
     }
-    match what {
-        "main" => load(mac, &["-f", paths::PF_CONF]),
-        _ => load(mac, &["-a", pf::ANCHOR, "-f", paths::PF_ANCHOR]),
-    }
+    loaded
 }
 
 fn unpack_tart(mac: &mut Model, sha256: &str, archive: &Bytes) -> Output {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use super::launchd::{AgentHealth, Domain};
-use super::model::{Model, SIGNATURE, UID};
+use super::model::{Model, SIGNATURE, Shown, UID};
 use super::pfctl;
 
 pub(super) fn ok(stdout: impl Into<String>) -> Output {
@@ -65,13 +65,7 @@ pub(super) fn run(mac: &mut Model, argv: &[&str], as_root: bool) -> Output {
         ["mv", "-f", from, to] if mac.files.rename(from, to) => ok(""),
         ["mv", "-f", from, _] => fail(1, format!("mv: {from}: No such file or directory\n")),
         ["sysctl", "-n", "kern.bootsessionuuid"] => ok(format!("{}\n", mac.boot_session())),
-        ["pgrep", ..] if mac.pgrep_trouble.is_some() => {
-            mac.pgrep_trouble.clone().map_or_else(|| ok(""), |(status, said)| fail(status, said))
-        }
-        ["pgrep", "-f", scripts::JOB_PATTERN] if mac.github.has_job => ok("4712\n"),
-        ["pgrep", "-f", scripts::JOB_PATTERN] => fail(1, ""),
-        ["pgrep", "-f", _] if mac.vms > 0 => ok("4711\n"),
-        ["pgrep", "-f", _] => fail(1, ""),
+        ["pgrep", flag, pattern] => pgrep(mac, flag, pattern),
         ["visudo", "-cf", path] => visudo(mac, path),
         ["codesign", rest @ ..] => codesign(mac, rest),
         ["killall", "-HUP", "loginwindow"] => hang_up_loginwindow(mac),
@@ -90,6 +84,22 @@ pub(super) fn run(mac: &mut Model, argv: &[&str], as_root: bool) -> Output {
         },
         _ => fail(127, format!("sh: {}: command not found\n", argv.first().unwrap_or(&""))),
     }
+}
+
+/// A look for processes that match a pattern, as far as the steps look for any.
+fn pgrep(mac: &mut Model, flag: &str, pattern: &str) -> Output {
+    if let Some((status, said)) = mac.pgrep_trouble.get(pattern) {
+        return fail(*status, said.clone());
+    }
+    let found = match (flag, pattern) {
+        ("-f", scripts::VM_PATTERN) => (mac.vms > 0).then_some(4711),
+        ("-f", scripts::JOB_PATTERN) => mac.github.has_job.then_some(4712),
+        ("-f", scripts::EXPORTER_PATTERN) => mac.exporter(),
+        ("-f", scripts::COMMAND_PATTERN) => (!mac.leftovers.is_empty()).then_some(4713),
+        ("-x", "loginwindow") => mac.loginwindow,
+        _ => return fail(2, "pgrep: nobody here knows what matches that\n"),
+    };
+    found.map_or_else(|| fail(1, ""), |pid| ok(format!("{pid}\n")))
 }
 
 fn stat(mac: &Model, path: &str) -> Output {
@@ -162,7 +172,8 @@ fn launchctl(mac: &mut Model, arguments: &[&str]) -> Output {
             ok("")
         }
         ["print", "system/com.apple.loginwindow"] => {
-            let pid = mac.loginwindow.map(|pid| format!("\tpid = {pid}\n")).unwrap_or_default();
+            let told = mac.loginwindow.filter(|_| mac.loginwindow_shown == Shown::Pid);
+            let pid = told.map(|pid| format!("\tpid = {pid}\n")).unwrap_or_default();
             ok(format!("system/com.apple.loginwindow = {{\n{pid}}}\n"))
         }
         ["print", domain] if Domain::named(domain) == Some(Domain::Gui) => {
@@ -231,7 +242,8 @@ fn print_job(mac: &mut Model, domain: Domain, label: &str) -> Output {
     if mac.launchd.job(domain, label).is_none() {
         return unknown(label);
     }
-    let fresh = (mac.agent_health == AgentHealth::CrashLoops).then(|| mac.launchd.new_pid());
+    let crashes = mac.health_of(label) == AgentHealth::CrashLoops;
+    let fresh = crashes.then(|| mac.launchd.new_pid());
     let Some(job) = mac.launchd.job(domain, label) else { return unknown(label) };
     if job.pid.is_some() && fresh.is_some() {
         job.pid = fresh;

@@ -68,14 +68,32 @@ pub(super) async fn format(root: &Path, size_mb: u64, who: Identity) -> Result<(
     run_program("ssh-keygen", &["-q", "-t", "ecdsa", "-N", "", "-C", "", "-f", &key]).await
 }
 
+/// How often a disk is measured anew: it cannot be made smaller than what is on it, and a Mac that
+/// runs writes between the measure and the change.
+const MEASURES: usize = 100;
+
 /// Leaves no room on the disk, or makes it as large again as it was.
 pub(super) async fn set_full(root: &Path, size_mb: u64, full: bool) -> Result<(), MacsError> {
+    let resize = async |size: u64| {
+        let options = format!("remount,size={size}");
+        run_program("mount", &["-o", &options, &root.display().to_string()]).await
+    };
+    if !full {
+        return resize(size_mb * 1024 * 1024).await;
+    }
+    for _ in 1..MEASURES {
+        if resize(used(root)?).await.is_ok() {
+            return Ok(());
+        }
+    }
+    resize(used(root)?).await
+}
+
+/// How many bytes of a disk are used; one at least, for none at all is no limit.
+fn used(root: &Path) -> Result<u64, MacsError> {
     let seen = rustix::fs::statvfs(root).map_err(io::Error::from);
     let seen = seen.map_err(MacsError::machine("measuring a Mac's disk"))?;
-    let used = (seen.f_blocks - seen.f_bfree) * seen.f_frsize;
-    let size = if full { used.max(1) } else { size_mb * 1024 * 1024 };
-    let options = format!("remount,size={size}");
-    run_program("mount", &["-o", &options, &root.display().to_string()]).await
+    Ok(((seen.f_blocks - seen.f_bfree) * seen.f_frsize).max(1))
 }
 
 fn fill(root: &Path, who: Identity) -> io::Result<()> {

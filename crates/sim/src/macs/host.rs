@@ -198,7 +198,11 @@ impl Host {
                     DaemonChange::Started(DaemonStart { label, .. }) | DaemonChange::Stopped(label),
                 ),
                 _,
-            ) => drop(self.daemons.remove(&label)),
+            ) => {
+                if let Some(mut daemon) = self.daemons.remove(&label) {
+                    daemon.stop();
+                }
+            }
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use applecart_core::pod::VmName;
+use applecart_mac::scripts;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
@@ -30,7 +31,8 @@ PATCH /macs/<mac>       {'latency_seconds'?: 2.5      every tool takes so long
                          'locked'?: true              the account, as after wrong passwords
                          'disk_full'?: true           no room for a byte more
                          'loginwindow_dead'?: true    nobody is logged in on the screen any more
-                         'pgrep_status'?: 3           how every look for processes ends, 0: well
+                         'pgrep_status'?: 3           how every look for VMs ends, 0: well
+                         'leftovers_status'?: 3       the same for what earlier runs left
                          'firewall_busy'?: 2          so many loads of rules meet another pfctl
                          'reboot_at'?: 'pfctl -f'}    loses its power when a tool is run whose
                                                       command line has this in it, once
@@ -58,6 +60,7 @@ struct Change {
     loginwindow_dead: Option<bool>,
     firewall_busy: Option<u32>,
     pgrep_status: Option<i32>,
+    leftovers_status: Option<i32>,
     reboot_at: Option<String>,
 }
 
@@ -146,9 +149,14 @@ async fn change(
     if let Some(loads) = change.firewall_busy {
         mac.set_firewall_busy(loads);
     }
-    if let Some(status) = change.pgrep_status {
-        let trouble = Some((status, "pgrep: Cannot get process list\n"));
-        mac.set_pgrep_trouble(trouble.filter(|(status, _)| *status != 0));
+    for (pattern, status) in [
+        (scripts::VM_PATTERN, change.pgrep_status),
+        (scripts::COMMAND_PATTERN, change.leftovers_status),
+    ] {
+        if let Some(status) = status {
+            let trouble = (status != 0).then_some((status, "pgrep: Cannot get process list\n"));
+            mac.set_pgrep_trouble(pattern, trouble);
+        }
     }
     if let Some(text) = change.reboot_at {
         let orders = orders.clone();

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::process::{Child, Command};
 use tokio::time::Instant;
 
@@ -12,7 +12,7 @@ use super::MacsError;
 /// How long after its last start a process that ended is started again.
 const THROTTLE: Duration = Duration::from_secs(10);
 
-/// A job's process.
+/// A job's process, in a group of its own: as on a Mac, all that is left in it ends with the job.
 #[derive(Debug, Default)]
 pub(super) struct Process {
     /// Its number as the model tells it, and what it is here.
@@ -33,20 +33,23 @@ impl Process {
     /// Starts it, whatever it was before.
     pub(super) fn start(&mut self, pid: u32, mut program: Command) -> Result<(), MacsError> {
         self.stop();
-        let child = program.spawn().map_err(MacsError::machine("starting a Mac's daemon"))?;
+        let child = program
+            .process_group(0)
+            .spawn()
+            .map_err(MacsError::machine("starting a Mac's daemon"))?;
         self.running = Some((pid, child));
         self.started = Some(Instant::now());
         self.again_at = None;
         Ok(())
     }
 
-    /// Ends it, if it runs; it is not started again by itself.
+    /// Ends it and its group, if it runs; it is not started again by itself.
     pub(super) fn stop(&mut self) {
         self.again_at = None;
         if let Some((_, child)) = self.running.take()
             && let Some(pid) = pid(&child)
         {
-            let _ = kill_process(pid, Signal::TERM);
+            let _ = kill_process_group(pid, Signal::TERM);
         }
     }
 
@@ -59,9 +62,14 @@ impl Process {
 
     /// Waits for whatever happens to it next.
     pub(super) async fn next(&mut self) -> Change {
-        if let Some((pid, child)) = &mut self.running {
+        if let Some((number, child)) = &mut self.running {
+            let group = pid(child);
             let _ = child.wait().await;
-            let pid = *pid;
+            if let Some(group) = group {
+                // Most leave nobody behind.
+                let _ = kill_process_group(group, Signal::TERM);
+            }
+            let pid = *number;
             self.running = None;
             self.again_at = self.started.map(|started| started + THROTTLE);
             return Change::Ended(pid);

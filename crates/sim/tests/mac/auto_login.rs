@@ -85,15 +85,18 @@ async fn a_new_password_is_proven_by_a_new_session_and_the_old_one_does_not_coun
 #[tokio::test(start_paused = true)]
 async fn a_session_comes_up_from_every_state_of_the_login_window() {
     // B3, T2
-    for case in 0..8 {
+    for case in 0..16 {
         let (dead, refused, kills) = (case & 1 > 0, case & 2 > 0, case & 4 > 0);
+        let untold = case & 8 > 0;
         let mac = SimMac::new("a", PASSWORD);
+        mac.set_login_window_untold(untold);
         mac.set_kickstart_refused(refused);
         mac.set_hang_up_kills(kills);
         if dead {
             mac.kill_loginwindow();
         }
-        assert_converges(&mac, &format!("dead {dead}, refused {refused}, kills {kills}")).await;
+        let what = format!("dead {dead}, refused {refused}, kills {kills}, untold {untold}");
+        assert_converges(&mac, &what).await;
     }
 }
 

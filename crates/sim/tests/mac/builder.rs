@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use applecart_mac::{Command, Done, GithubRunner, HostConfig, Mac, PerHost, Step, paths};
-use applecart_sim::mac::{SimMac, Verdict};
+use applecart_mac::{Command, Done, GithubRunner, HostConfig, Mac, PerHost, Step, paths, scripts};
+use applecart_sim::mac::{AgentHealth, Open, SimMac, Verdict};
 use tokio::time::advance;
 
 use super::{
-    FaultAt, PASSWORD, TOKEN, assert_nothing_leaked, changed, converged, fleet, host, run,
+    FaultAt, PASSWORD, TOKEN, assert_nothing_leaked, changed, converged, fleet, host, run, shown,
 };
 
 const JOB: &str = "actions.runner.tuist.mac-a";
@@ -68,7 +68,8 @@ async fn a_look_for_its_job_that_failed_is_not_no_job() {
     let mac = converged().await;
     run(&mac, &usual()).await.unwrap();
     mac.set_runner_job(true);
-    mac.set_pgrep_trouble(Some((3, "pgrep: Cannot get process list\n")));
+    let trouble = Some((3, "pgrep: Cannot get process list\n"));
+    mac.set_pgrep_trouble(scripts::JOB_PATTERN, trouble);
     let wanted = builder("macos,other", "2.334.0", "a new token");
     let failed = run(&mac, &wanted).await.unwrap().failed().unwrap();
     assert!(failed.contains("Cannot get process list"), "{failed}");
@@ -132,4 +133,76 @@ async fn folders_that_became_anothers_are_the_builders_again() {
     let stat = Command::root(&["stat", "-f", "%Su:%Sg %Lp", paths::BUILD_CACHE]);
     assert_eq!(mac.connect().run(&stat).await.unwrap().text(), "m1:staff 755\n");
     assert!(!run(&mac, &usual()).await.unwrap().changed());
+}
+
+/// A Mac with `before`, that becomes `after` and is cut off once that is registered.
+async fn cut_off_after_registering(before: Option<HostConfig>, after: &HostConfig) -> SimMac {
+    let ready = async || {
+        let mac = converged().await;
+        if let Some(before) = &before {
+            run(&mac, before).await.unwrap();
+        }
+        mac
+    };
+    let reference = ready().await;
+    run(&reference, after).await.unwrap();
+    let registers = |what: &str| what.contains("./config.sh --url");
+    let index = reference.calls().iter().rfind(|call| registers(&call.what)).unwrap().index;
+    let mac = ready().await;
+    mac.set_gate(Arc::new(FaultAt { index, verdict: Verdict::HangAfter }));
+    assert!(!run(&mac, after).await.unwrap().converged());
+    assert!(mac.file(paths::RUNNER_REGISTERED).is_some(), "it is registered, and nobody knows");
+    mac.set_gate(Arc::new(Open));
+    mac
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_registration_that_was_cut_off_before_its_stamp_does_not_pass_for_the_originals() {
+    // Labels that change afterwards must still reach the host.
+    let mac = cut_off_after_registering(None, &usual()).await;
+    run(&mac, &builder("macos,other", "2.334.0", TOKEN)).await.unwrap();
+    assert!(content(&mac, paths::RUNNER_REGISTERED).ends_with("macos,other\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn labels_that_were_taken_back_after_a_cut_reach_the_host_again() {
+    let other = builder("macos,other", "2.334.0", TOKEN);
+    let mac = cut_off_after_registering(Some(usual()), &other).await;
+    assert!(content(&mac, paths::RUNNER_REGISTERED).ends_with("macos,other\n"));
+    assert!(run(&mac, &usual()).await.unwrap().converged());
+    assert!(content(&mac, paths::RUNNER_REGISTERED).ends_with("macos,builder\n"));
+    assert!(!run(&mac, &usual()).await.unwrap().changed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_claims_the_labels_of_a_registration_that_the_original_made() {
+    // S20
+    let mac = converged().await;
+    run(&mac, &usual()).await.unwrap();
+    shown(&mac, &["rm", "-f", paths::RUNNER_STAMP]).await;
+    mac.give_away(paths::BUILD_CACHE);
+    let other = builder("macos,other", "2.334.0", TOKEN);
+    assert_eq!(changed(&run(&mac, &other).await.unwrap()), [Step::GithubRunner]);
+    assert_eq!(mac.file(paths::RUNNER_STAMP), None);
+    assert!(content(&mac, paths::RUNNER_REGISTERED).ends_with("macos,builder\n"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runner_that_is_loaded_and_does_not_stay_up_is_no_success() {
+    // B9, S23
+    let mac = converged().await;
+    mac.set_job_health(JOB, AgentHealth::CrashLoops);
+    let failed = run(&mac, &usual()).await.unwrap().failed().unwrap();
+    assert!(failed.contains("the runner does not stay up"), "{failed}");
+    mac.set_job_health(JOB, AgentHealth::Runs);
+    assert!(run(&mac, &usual()).await.unwrap().converged());
+    advance(Duration::from_secs(20)).await;
+    mac.set_job_health(JOB, AgentHealth::NeverStarts);
+    shown(&mac, &["launchctl", "kickstart", "-k", &format!("gui/501/{JOB}")]).await;
+    assert!(!mac.job_runs(JOB));
+    let failed = run(&mac, &usual()).await.unwrap().failed().unwrap();
+    assert!(failed.contains("the runner does not stay up"), "{failed}");
+    mac.set_job_health(JOB, AgentHealth::Runs);
+    assert!(run(&mac, &usual()).await.unwrap().converged());
+    assert!(mac.job_runs(JOB) && !run(&mac, &usual()).await.unwrap().changed());
 }

@@ -1,9 +1,13 @@
 //! The live firewall, and what others do to it.
 
-use applecart_mac::{Done, Step, paths, pf};
-use applecart_sim::mac::{Packet, SimMac};
+use std::sync::Arc;
+use std::time::Duration;
 
-use super::{changed, converged, desired, postponed, run, shown};
+use applecart_mac::{Done, Next, Step, paths, pf};
+use applecart_sim::mac::{Open, Packet, SimMac, Verdict};
+use tokio::time::advance;
+
+use super::{FaultAt, assert_converges, changed, converged, desired, postponed, run, shown};
 
 /// Whether a VM is held back from a private network.
 fn holds_back(mac: &SimMac) -> bool {
@@ -29,16 +33,157 @@ async fn a_main_ruleset_that_was_flushed_comes_back_under_running_vms() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rules_alone_that_were_flushed_wait_for_the_vms_whose_addresses_are_translated() {
-    // S24
+async fn rules_alone_that_were_flushed_come_back_and_what_is_translated_stays() {
+    // V17, S24
     let mac = converged().await;
     mac.set_vms(2);
     shown(&mac, &["pfctl", "-F", "rules"]).await;
-    assert_eq!(postponed(&run(&mac, &desired()).await.unwrap()), [Step::Firewall]);
+    assert!(!holds_back(&mac));
+    assert_eq!(changed(&run(&mac, &desired()).await.unwrap()), [Step::Firewall]);
+    assert!(holds_back(&mac));
     assert_eq!(mac.vms(), (2, true));
+    mac.set_vms(0);
+    assert_converges(&mac, "flushed").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ruleset_without_ours_is_loaded_at_once_where_no_vm_is_translated_any_more() {
+    // V17: Apple's own translations come back with the file.
+    let mac = converged().await;
+    mac.set_vms(2);
+    load(&mac, pf::STOCK).await;
+    assert!(!holds_back(&mac) && shown(&mac, &["pfctl", "-s", "nat"]).await.contains("com.apple"));
+    assert_eq!(changed(&run(&mac, &desired()).await.unwrap()), [Step::Firewall]);
+    assert!(holds_back(&mac) && mac.vms().0 == 2);
+}
+
+/// A Mac whose `/etc/pf.conf` an update replaced, with VMs that started after its boot.
+async fn replaced() -> SimMac {
+    let mac = converged().await;
+    mac.put_file(paths::PF_CONF, pf::STOCK);
+    mac.reboot();
+    advance(Duration::from_secs(5)).await;
+    mac.set_vms(2);
+    assert!(!holds_back(&mac), "it is open");
+    mac
+}
+
+/// The rules that stand in for ours below Apple's anchor.
+async fn standing_in(mac: &SimMac) -> String {
+    shown(mac, &["pfctl", "-a", pf::STAND_IN, "-s", "rules"]).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_main_file_that_was_replaced_opens_nothing_while_vms_keep_it_from_being_loaded() {
+    // V17, S22, S24
+    let mac = replaced().await;
+    for _ in 0..2 {
+        assert_eq!(postponed(&run(&mac, &desired()).await.unwrap()), [Step::Firewall]);
+        assert!(holds_back(&mac));
+        assert_eq!(mac.vms(), (2, true));
+    }
+    let before = mac.call_counts().1;
+    run(&mac, &desired()).await.unwrap();
+    // Which boot a setting waits for is noted anew after a boot; the firewall is only read.
+    assert_eq!(mac.call_counts().1, before, "it is not loaded again and again");
+    assert!(pf::are_live(&standing_in(&mac).await));
     mac.set_vms(0);
     assert_eq!(changed(&run(&mac, &desired()).await.unwrap()), [Step::Firewall]);
     assert!(holds_back(&mac));
+    assert_eq!(standing_in(&mac).await, "", "nothing stands in any more");
+    assert_converges(&mac, "replaced").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stands_in_goes_once_ours_is_attached_wherever_a_run_is_cut_off() {
+    let reference = replaced().await;
+    let first = reference.call_counts().0;
+    run(&reference, &desired()).await.unwrap();
+    reference.set_vms(0);
+    let second = reference.call_counts().0;
+    run(&reference, &desired()).await.unwrap();
+    for index in first..reference.call_counts().0 {
+        for verdict in [Verdict::FailBefore, Verdict::HangAfter] {
+            let what = format!("call {index} {verdict:?}");
+            let mac = replaced().await;
+            mac.set_gate(Arc::new(FaultAt { index, verdict }));
+            let under_vms = run(&mac, &desired()).await;
+            assert_eq!(under_vms.is_err(), index < second, "{what}");
+            if index < second {
+                run(&mac, &desired()).await.unwrap();
+            }
+            assert!(holds_back(&mac) && mac.vms() == (2, true), "{what}");
+            mac.set_vms(0);
+            let _cut = run(&mac, &desired()).await;
+            assert!(holds_back(&mac), "{what}");
+            mac.set_gate(Arc::new(Open));
+            assert_converges(&mac, &what).await;
+            assert_eq!(standing_in(&mac).await, "", "{what}");
+        }
+    }
+}
+
+/// A Mac with VMs and rules of an older version, which hold them back.
+async fn older_rules() -> SimMac {
+    let mac = converged().await;
+    let older = "table <vm_sources> { 192.168.64.0/22 }\ntable <blocked_dst> { 10.0.0.0/8 }\n\
+                 block drop in quick from <vm_sources> to <blocked_dst>\n";
+    mac.put_file(paths::PF_ANCHOR, older);
+    shown(&mac, &["pfctl", "-a", pf::ANCHOR, "-f", paths::PF_ANCHOR]).await;
+    mac.set_vms(2);
+    assert!(holds_back(&mac));
+    mac
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reload_that_meets_another_pfctl_leaves_a_closed_host_closed() {
+    // S22
+    let mac = older_rules().await;
+    mac.set_firewall_busy(u32::MAX);
+    let error = run(&mac, &desired()).await.unwrap_err();
+    assert_eq!((error.step, error.next()), (Step::Firewall, Next::TryAgain));
+    assert!(holds_back(&mac), "{}", error.explain());
+    mac.set_firewall_busy(0);
+    assert_eq!(changed(&run(&mac, &desired()).await.unwrap()), [Step::Firewall]);
+    for well in [1, 2, 3] {
+        let mac = older_rules().await;
+        mac.set_firewall_busy_after(well, u32::MAX);
+        let _either = run(&mac, &desired()).await;
+        assert!(holds_back(&mac), "busy after {well}");
+    }
+    let mac = older_rules().await;
+    mac.set_firewall_busy(4);
+    assert_eq!(changed(&run(&mac, &desired()).await.unwrap()), [Step::Firewall]);
+    assert!(holds_back(&mac) && mac.vms() == (2, true));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rule_of_anothers_that_only_blocks_is_left_alone() {
+    // S22: it tightens, and a host is not swapped for that.
+    let mac = converged().await;
+    let blocks = "block drop in quick on en0 proto tcp from any to any port 5900";
+    let file = format!("{}{blocks}\n{}", pf::STOCK, pf::BLOCK);
+    mac.put_file(paths::PF_CONF, file.clone());
+    shown(&mac, &["pfctl", "-f", paths::PF_CONF]).await;
+    let report = run(&mac, &desired()).await.unwrap();
+    assert!(!report.changed() && holds_back(&mac), "{report:?}");
+    assert_eq!(mac.file(paths::PF_CONF).unwrap().0, file);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quick_rule_below_apples_anchor_is_found_and_named() {
+    // S22
+    let mac = converged().await;
+    mac.put_file("/private/tmp/other", "pass in quick all\n");
+    shown(&mac, &["pfctl", "-a", "com.apple/999.Other", "-f", "/private/tmp/other"]).await;
+    assert!(!holds_back(&mac), "it is evaluated before ours");
+    let error = run(&mac, &desired()).await.unwrap_err();
+    assert_eq!(error.step, Step::Firewall);
+    let said = error.explain();
+    assert!(said.contains("`pass in quick all") && said.contains("com.apple/999.Other"), "{said}");
+    shown(&mac, &["pfctl", "-a", "com.apple/999.Other", "-F", "all"]).await;
+    assert!(holds_back(&mac));
+    assert_converges(&mac, "gone").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,4 +229,44 @@ async fn an_anchor_point_for_some_packets_alone_is_none() {
     assert_eq!(changed(&report), [Step::Firewall]);
     assert!(holds_back(&mac));
     assert!(report.steps.iter().all(|step| !matches!(step.done, Done::Failed(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_older_main_file_closes_under_running_vms_wherever_the_run_is_cut_off() {
+    // B2, B19, S24: the hosts that a fleet is taken over with.
+    let line = "load anchor \"tuist.runners\" from \"/etc/pf.anchors/tuist.runners\"\n";
+    let unmarked = format!("anchor \"tuist.runners\"\n{line}");
+    for older in [
+        unmarked.clone(),
+        format!("{unmarked}{unmarked}"),
+        format!("table <vm_sources> persist\n{unmarked}"),
+        "# BEGIN tuist.runners\nanchor \"tuist.run".to_owned(),
+    ] {
+        let taken_over = async || {
+            let mac = converged().await;
+            let rules = "table <vm_sources> persist { 192.168.64.0/22 }\n";
+            mac.put_file(paths::PF_ANCHOR, rules);
+            mac.put_file(paths::PF_CONF, format!("{}{older}", pf::STOCK));
+            mac.reboot();
+            advance(Duration::from_secs(5)).await;
+            mac.set_vms(2);
+            mac
+        };
+        let reference = taken_over().await;
+        let first = reference.call_counts().0;
+        run(&reference, &desired()).await.unwrap();
+        for index in first..reference.call_counts().0 {
+            for verdict in [Verdict::FailBefore, Verdict::HangAfter] {
+                let what = format!("{older:?}, call {index} {verdict:?}");
+                let mac = taken_over().await;
+                mac.set_gate(Arc::new(FaultAt { index, verdict }));
+                run(&mac, &desired()).await.unwrap_err();
+                mac.set_gate(Arc::new(Open));
+                run(&mac, &desired()).await.unwrap();
+                assert!(holds_back(&mac) && mac.vms() == (2, true), "{what}");
+                mac.set_vms(0);
+                assert_converges(&mac, &what).await;
+            }
+        }
+    }
 }

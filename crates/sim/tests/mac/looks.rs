@@ -1,10 +1,13 @@
 //! A look that went wrong is not an answer; and a disk without room.
 
-use applecart_mac::{Cause, FleetWide, HostConfig, Payload, Step, paths};
-use applecart_sim::mac::{SimMac, tart_bundle};
+use std::sync::Arc;
+
+use applecart_mac::{Cause, FleetWide, HostConfig, Payload, Step, paths, scripts};
+use applecart_sim::mac::{Open, SimMac, Verdict, tart_bundle};
 
 use super::{
-    PASSWORD, assert_converges, assert_nothing_leaked, converged, desired, fleet, host, run, shown,
+    FaultAt, PASSWORD, assert_converges, assert_nothing_leaked, converged, desired, fleet, host,
+    run, shown,
 };
 
 /// How a look for processes can go wrong.
@@ -20,7 +23,7 @@ async fn nobody_takes_a_look_that_failed_for_no_vm() {
     for trouble in TROUBLE {
         let mac = converged().await;
         mac.set_vms(2);
-        mac.set_pgrep_trouble(Some(trouble));
+        mac.set_pgrep_trouble(scripts::VM_PATTERN, Some(trouble));
         let newer = FleetWide { tart: tart_bundle("2.33.0"), ..fleet() };
         let newer = HostConfig::new(newer, host(PASSWORD)).unwrap();
         let error = run(&mac, &newer).await.unwrap_err();
@@ -35,10 +38,33 @@ async fn nobody_takes_a_look_that_failed_for_no_vm() {
         assert!(matches!(error.cause, Cause::Failed { .. }), "{error:?}");
         assert_eq!(mac.vms(), (2, true), "{trouble:?}");
         assert!(mac.has_session(), "{trouble:?}");
-        mac.set_pgrep_trouble(None);
+        mac.set_pgrep_trouble(scripts::VM_PATTERN, None);
         mac.set_vms(0);
         assert_converges(&mac, "it can be looked again").await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_run_begins_where_nobody_can_tell_what_an_earlier_one_left() {
+    // LH18
+    let mac = SimMac::new("a", PASSWORD);
+    let before = converged().await.calls();
+    let index = before.iter().rfind(|call| call.mutates).expect("an effect").index;
+    mac.set_gate(Arc::new(FaultAt { index, verdict: Verdict::LostRunning }));
+    run(&mac, &desired()).await.unwrap_err();
+    mac.set_gate(Arc::new(Open));
+    for status in [2, 3] {
+        let trouble = Some((status, "pgrep: Cannot get process list\n"));
+        mac.set_pgrep_trouble(scripts::COMMAND_PATTERN, trouble);
+        let effects = mac.call_counts().1;
+        let error = run(&mac, &desired()).await.unwrap_err();
+        assert_eq!(error.step, Step::Sudo, "{error:?}");
+        let said = format!("pgrep ended with status {status}");
+        assert!(error.explain().contains(&said), "{}", error.explain());
+        assert_eq!(mac.call_counts().1, effects, "nothing was done");
+    }
+    mac.set_pgrep_trouble(scripts::COMMAND_PATTERN, None);
+    assert_converges(&mac, "it can be looked again").await;
 }
 
 #[tokio::test(start_paused = true)]

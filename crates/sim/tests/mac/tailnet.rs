@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use applecart_mac::{FleetWide, HostConfig, Payload, PerHost, Step, Tailscale, paths};
-use applecart_sim::mac::{SimMac, Verdict};
+use applecart_sim::mac::{AgentHealth, Open, SimMac, Verdict};
 
 use super::{
     FaultAt, PASSWORD, TOKEN, assert_nothing_leaked, changed, converged, desired, fleet, host, run,
     shown,
 };
+
+const EXPORTER: &str = "dev.tuist.node-exporter";
 
 /// A host of a fleet with a tailnet and figures.
 fn in_tailnet(tags: &[&str], key: &str) -> HostConfig {
@@ -153,4 +155,62 @@ async fn a_host_of_a_tailnet_keeps_the_agents_job_of_the_system_before_us() {
     let report = run(&mac, &wanted).await.unwrap();
     assert!(!changed(&report).contains(&Step::AgentJob));
     assert_eq!((mac.inode(paths::AGENT_PLIST), mac.agent_pid()), before);
+}
+
+/// A Mac in its tailnet, cut off at the last call that is like `what` on its way to `wanted`.
+async fn cut_off_at(wanted: &HostConfig, what: &str, damage: impl Fn(&SimMac)) -> SimMac {
+    let (reference, _) = joined().await;
+    damage(&reference);
+    run(&reference, wanted).await.unwrap();
+    let calls = reference.calls();
+    let index = calls.iter().rfind(|call| call.what.contains(what)).unwrap().index;
+    let (mac, _) = joined().await;
+    damage(&mac);
+    mac.set_gate(Arc::new(FaultAt { index, verdict: Verdict::HangAfter }));
+    assert!(!run(&mac, wanted).await.unwrap().converged());
+    mac.set_gate(Arc::new(Open));
+    mac
+}
+
+#[tokio::test(start_paused = true)]
+async fn tags_that_were_taken_back_after_a_cut_reach_the_tailnet_again() {
+    let other = in_tailnet(&["tag:other"], TOKEN);
+    let mac = cut_off_at(&other, "--advertise-tags", |_| {}).await;
+    assert_eq!(mac.tailnet().unwrap().1, "tag:other", "it joined, and nobody knows");
+    let before = in_tailnet(&["tag:ci"], TOKEN);
+    assert!(run(&mac, &before).await.unwrap().converged());
+    assert_eq!(mac.tailnet().unwrap().1, "tag:ci");
+    assert!(!run(&mac, &before).await.unwrap().changed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_daemons_job_that_was_written_and_not_taken_in_is_no_success() {
+    let wanted = in_tailnet(&["tag:ci"], TOKEN);
+    let written = format!("writing {}", paths::TAILSCALE_PLIST);
+    let damage = |mac: &SimMac| mac.put_file(paths::TAILSCALE_PLIST, "another");
+    let mac = cut_off_at(&wanted, &written, damage).await;
+    let print = ["launchctl", "print", "system/com.tailscale.tailscaled"];
+    let before = shown(&mac, &print).await;
+    assert_eq!(changed(&run(&mac, &wanted).await.unwrap()), [Step::Tailscale]);
+    assert_ne!(shown(&mac, &print).await, before, "it is another process");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exporter_that_exports_nothing_is_no_success() {
+    // S23: its wrapper lives for ten seconds without an address.
+    let mac = SimMac::new("a", PASSWORD);
+    mac.set_tailnet_key("tskey-auth-new");
+    let failed = run(&mac, &in_tailnet(&["tag:ci"], TOKEN)).await.unwrap().failed().unwrap();
+    assert!(mac.job_runs(EXPORTER), "its wrapper does");
+    assert!(failed.contains("node exporter: applied, but the node exporter does not"), "{failed}");
+    let wanted = in_tailnet(&["tag:ci"], "tskey-auth-new");
+    assert!(run(&mac, &wanted).await.unwrap().converged());
+
+    let (mac, wanted) = (converged().await, in_tailnet(&["tag:ci"], TOKEN));
+    mac.set_job_health(EXPORTER, AgentHealth::CrashLoops);
+    let failed = run(&mac, &wanted).await.unwrap().failed().unwrap();
+    assert!(failed.contains("the node exporter does not stay up"), "{failed}");
+    mac.set_job_health(EXPORTER, AgentHealth::Runs);
+    assert!(run(&mac, &wanted).await.unwrap().converged());
+    assert!(!run(&mac, &wanted).await.unwrap().changed());
 }

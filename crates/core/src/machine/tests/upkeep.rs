@@ -206,6 +206,22 @@ fn what_waits_for_vms_or_for_a_boot_is_told_and_the_stamp_stays_what_it_was() {
 }
 
 #[test]
+fn what_waits_for_vms_is_tried_again_soon() {
+    // V7: hosts that are rarely without a VM have short moments without one.
+    let ended = with(well(15), |seen| {
+        seen.upkeep = Upkeep::Ended(Upkept::Postponed("Tart: VMs run".into()));
+    });
+    let told = |minutes| {
+        let mut seen = well(minutes);
+        seen.object.status = recorded(&ended);
+        seen
+    };
+    let decision = next(&told(0));
+    assert_eq!((decision.action, decision.wake), (None, Some(Limits::default().retry)));
+    assert_eq!(next(&told(1)).action, Some(Action::StartUpkeep(server())));
+}
+
+#[test]
 fn lost_credentials_are_made_again_and_what_cannot_be_had_is_told_without_harm() {
     // C5
     let mut seen = well(15);
