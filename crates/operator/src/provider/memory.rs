@@ -27,7 +27,7 @@ use crate::calls::ReadError;
 const UNDER_WAY: Duration = Duration::from_secs(30);
 /// Versions of an object that are known to be older than the last one.
 const VERSIONS: usize = 32;
-/// Below so many, nobody looks for what is too old.
+/// After so many that are new, somebody looks for what is too old.
 const FEW: usize = 64;
 
 /// What Kubernetes last said of everything that turns look at again and again.
@@ -132,7 +132,13 @@ impl Reading {
 /// The last read of each thing of a kind, its absence included.
 pub struct Recent<T> {
     fresh: Duration,
-    slots: Mutex<BTreeMap<String, Slot<T>>>,
+    slots: Mutex<Slots<T>>,
+}
+
+struct Slots<T> {
+    by_key: BTreeMap<String, Slot<T>>,
+    /// How many were inserted since anybody looked for what is too old.
+    inserted: usize,
 }
 
 struct Slot<T> {
@@ -155,10 +161,10 @@ enum Said<T> {
 
 impl<T: Clone> Recent<T> {
     fn new(fresh: Duration) -> Self {
-        Self { fresh, slots: Mutex::default() }
+        Self { fresh, slots: Mutex::new(Slots { by_key: BTreeMap::new(), inserted: 0 }) }
     }
 
-    fn slots(&self) -> MutexGuard<'_, BTreeMap<String, Slot<T>>> {
+    fn slots(&self) -> MutexGuard<'_, Slots<T>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -179,13 +185,13 @@ impl<T: Clone> Recent<T> {
             return Ok(known);
         }
         let began = Instant::now();
-        let changes = self.slots().get(key).map_or(0, |slot| slot.changes);
+        let changes = self.slots().by_key.get(key).map_or(0, |slot| slot.changes);
         let value = read.await?;
         let mut slots = self.slots();
-        let now = slots.get(key).map_or(0, |slot| slot.changes);
+        let now = slots.by_key.get(key).map_or(0, |slot| slot.changes);
         if now == changes {
             let said = value.clone().map_or(Said::IsAbsent, Said::Is);
-            insert(&mut slots, key, Slot { touched: began, changes, by: reading.turn, said });
+            slots.insert(key, Slot { touched: began, changes, by: reading.turn, said }, self.fresh);
         }
         Ok(value)
     }
@@ -193,7 +199,7 @@ impl<T: Clone> Recent<T> {
     /// What is known, and by whose read.
     fn said(&self, key: &str) -> (u64, Said<T>) {
         let slots = self.slots();
-        let slot = slots.get(key).filter(|slot| slot.touched.elapsed() < self.fresh);
+        let slot = slots.by_key.get(key).filter(|slot| slot.touched.elapsed() < self.fresh);
         slot.map_or((0, Said::Nothing), |slot| (slot.by, slot.said.clone()))
     }
 
@@ -218,7 +224,7 @@ impl<T: Clone> Recent<T> {
     /// Changes what is remembered of `key`, if anything is; it counts for no longer than before.
     pub fn amend(&self, key: &str, change: impl FnOnce(&mut T)) {
         let mut slots = self.slots();
-        if let Some(Slot { changes, by, said: Said::Is(known), .. }) = slots.get_mut(key) {
+        if let Some(Slot { changes, by, said: Said::Is(known), .. }) = slots.by_key.get_mut(key) {
             change(known);
             *changes += 1;
             *by = 0;
@@ -227,17 +233,33 @@ impl<T: Clone> Recent<T> {
 
     fn change(&self, key: &str, said: Said<T>) {
         let mut slots = self.slots();
-        let changes = slots.get(key).map_or(0, |slot| slot.changes) + 1;
-        insert(&mut slots, key, Slot { touched: Instant::now(), changes, by: 0, said });
+        let changes = slots.by_key.get(key).map_or(0, |slot| slot.changes) + 1;
+        let slot = Slot { touched: Instant::now(), changes, by: 0, said };
+        slots.insert(key, slot, self.fresh);
     }
 }
 
-/// Inserts, and now and then drops what is too old to matter.
-fn insert<T>(slots: &mut BTreeMap<String, Slot<T>>, key: &str, slot: Slot<T>) {
-    slots.insert(key.to_owned(), slot);
-    if slots.len() >= FEW && slots.len().is_power_of_two() {
-        slots.retain(|_, slot| slot.touched.elapsed() < UNDER_WAY);
+impl<T> Slots<T> {
+    /// Inserts, and now and then drops what is too old to matter: what was said after its time, and
+    /// that it changed when no read can be on its way any more.
+    fn insert(&mut self, key: &str, slot: Slot<T>, fresh: Duration) {
+        self.by_key.insert(key.to_owned(), slot);
+        self.inserted += 1;
+        if self.inserted < FEW {
+            return;
+        }
+        self.inserted = 0;
+        self.by_key.retain(|_, slot| slot.touched.elapsed() < UNDER_WAY);
+        for slot in self.by_key.values_mut().filter(|slot| slot.touched.elapsed() >= fresh) {
+            slot.said = Said::Nothing;
+        }
     }
+}
+
+/// Without what nobody here looks at, and which is most of an object.
+pub fn slim<K: kube::Resource>(mut object: K) -> K {
+    object.meta_mut().managed_fields = None;
+    object
 }
 
 /// Our objects as they were last read or written.
@@ -302,8 +324,9 @@ impl Objects {
         while versions.len() > VERSIONS {
             versions.pop_front();
         }
-        last.insert(uid, Known { at: Instant::now(), by, versions, object: object.clone() });
-        if last.len() >= FEW && last.len().is_power_of_two() {
+        let object = slim(object.clone());
+        last.insert(uid, Known { at: Instant::now(), by, versions, object });
+        if last.len() >= FEW && last.len().is_multiple_of(FEW) {
             last.retain(|_, known| known.at.elapsed() < UNDER_WAY);
         }
     }

@@ -14,13 +14,14 @@ use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMa
 use applecart_core::machine::{
     Bound, Candidates, Credentials, Host, HostRead, Images, Name, Object, Observed, Ordered, Pause,
 };
+use futures::TryFutureExt;
 use jiff::Timestamp;
 use kube::{Api, ResourceExt};
 use secrecy::SecretString;
 use tokio::time::Instant;
 
 use super::Context;
-use super::memory::{Reading, key};
+use super::memory::{Reading, key, slim};
 use super::reads::Read;
 use crate::calls::{self, ReadError};
 
@@ -193,13 +194,13 @@ async fn owners(
     let machine = async {
         let Some(name) = machine_owner(object) else { return Ok(None) };
         let machines: Api<Machine> = Api::namespaced(context.client.clone(), &namespace);
-        let read = calls::read("its Machine", machines.get_opt(name));
+        let read = calls::read("its Machine", machines.get_opt(name)).map_ok(|m| m.map(slim));
         context.memory.machines.get(&key(&namespace, name), reading, read).await
     };
     let cluster = async {
         let Some(name) = &cluster_name else { return Ok(None) };
         let clusters: Api<Cluster> = Api::namespaced(context.client.clone(), &namespace);
-        let read = calls::read("its Cluster", clusters.get_opt(name));
+        let read = calls::read("its Cluster", clusters.get_opt(name)).map_ok(|c| c.map(slim));
         context.memory.clusters.get(&key(&namespace, name), reading, read).await
     };
     // In order, so that a simulated run can be repeated.

@@ -17,6 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::leftovers::{Left, exactly};
+use super::memory::slim;
 use super::observe::{Turn, chain};
 use super::{Context, config, leases, objects};
 use crate::calls;
@@ -305,7 +306,7 @@ async fn take_name(context: &Context, turn: &Turn, version: Option<&str>) -> Out
         }
     };
     context.memory.kits.forget(name);
-    context.memory.accounts.wrote(name, now.map(|account| account.metadata));
+    context.memory.accounts.wrote(name, now.map(|account| slim(account).metadata));
     outcome
 }
 
@@ -339,7 +340,7 @@ async fn take_lease(
     }
     let held = now.is_some().then(|| server.clone());
     context.memory.held.wrote(object.uid.as_str(), held);
-    context.memory.leases.wrote(server.as_str(), now);
+    context.memory.leases.wrote(server.as_str(), now.map(slim));
     outcome
 }
 
@@ -354,7 +355,7 @@ async fn patch_lease(
     let patch = Patch::Merge(&change);
     let (leases, name, how) = (host_leases(context), key::name(server), PatchParams::default());
     let (outcome, now) = calls::written(leases.patch(&name, &how, &patch)).await;
-    context.memory.leases.wrote(server.as_str(), now);
+    context.memory.leases.wrote(server.as_str(), now.map(slim));
     outcome
 }
 

@@ -28,9 +28,12 @@ use crate::calls::ReadError;
 /// has. Whoever never rests leaves room for others then.
 const IN_A_ROW: usize = 32;
 
+/// Objects that a watch begins with, at once: as Kubernetes tells them, they are large.
+const PAGE: u32 = 100;
+
 /// Runs all Machines until dropped.
 pub async fn machines(context: Arc<Context>, moved_on: BoxStream<'static, bootstraps::Key>) {
-    let everything = watcher::Config::default();
+    let everything = watcher::Config::default().page_size(PAGE);
     let all = context.watched::<ScalewayAppleSiliconMachine>();
     let controller = Controller::new(all, everything.clone())
         .with_config(Config::default().concurrency(context.settings.concurrent_turns));

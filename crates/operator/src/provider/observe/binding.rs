@@ -1,7 +1,7 @@
 //! Which host an object has, and what Scaleway says of it. Reads only.
 
 use std::cmp::Reverse;
-
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use applecart_api::ids::{ServerId, Zone};
@@ -11,6 +11,7 @@ use applecart_core::machine::{
     Bound, Candidate, Candidates, Host, HostRead, HostState, Lease, LeaseHolder, Observed,
 };
 use applecart_scaleway::{ErrorKind, Server, ServerStatus};
+use futures::TryFutureExt;
 use k8s_openapi::api::coordination::v1::Lease as StoredLease;
 use kube::Api;
 use kube::api::ListParams;
@@ -18,9 +19,13 @@ use tokio::time::Instant;
 
 use super::{Turn, chain, names};
 use crate::calls::{self, ReadError};
+use crate::provider::memory::slim;
 use crate::provider::reads::Read;
 use crate::provider::zones::{Absence, Age, Apart, Snapshot, Unlisted};
 use crate::provider::{Context, leases};
+
+/// Leases that are read at once.
+const PAGE: u32 = 250;
 
 /// Finds the object's host: by Lease, then status, then provider ID, then name (LH2).
 pub async fn bind(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
@@ -123,7 +128,7 @@ pub async fn held_lease(
             (marked, Reverse((version, server.clone())))
         });
         Ok(own.map(|(server, lease)| {
-            context.memory.leases.wrote(server.as_str(), Some(lease.clone()));
+            context.memory.leases.wrote(server.as_str(), Some(slim(lease.clone())));
             server
         }))
     };
@@ -146,7 +151,7 @@ async fn lease_of(
     server: &ServerId,
 ) -> Result<Option<Lease>, ReadError> {
     let (all, name) = (all_leases(context), key::name(server));
-    let read = calls::read("the host's Lease", all.get_opt(&name));
+    let read = calls::read("the host's Lease", all.get_opt(&name)).map_ok(|l| l.map(slim));
     let lease = context.memory.leases.get(server.as_str(), &turn.reading, read).await?;
     Ok(lease.map(|lease| leases::read(&lease, Some(&turn.seen.object.uid))))
 }
@@ -167,13 +172,27 @@ async fn list(context: &Context, zone: &Zone, age: Age) -> Result<Snapshot, Unli
     };
     let whole = async {
         let servers = context.scaleway.list_servers(zone).await.map_err(failed)?;
-        let every = ListParams::default().labels(key::HOST);
-        let stored = calls::read("the hosts' Leases", all_leases(context).list(&every)).await;
-        let stored = stored.map_err(|e| Unlisted { why: chain(&e), no_zone: false })?;
+        let leases = every_lease(context).await;
+        let leases = leases.map_err(|e| Unlisted { why: chain(&e), no_zone: false })?;
         let hosts: Vec<Host> = servers.iter().map(host).collect();
-        Ok::<_, Unlisted>(Snapshot::new(hosts, leases::by_server(&stored.items)))
+        Ok::<_, Unlisted>(Snapshot::new(hosts, leases))
     };
     context.zones.get(zone, age, whole).await
+}
+
+/// What all Leases of hosts say, page by page: as Kubernetes tells them, they are large.
+async fn every_lease(context: &Context) -> Result<BTreeMap<ServerId, Lease>, ReadError> {
+    let all = all_leases(context);
+    let mut every = ListParams::default().labels(key::HOST).limit(PAGE);
+    let mut leases = BTreeMap::new();
+    loop {
+        let page = calls::read("the hosts' Leases", all.list(&every)).await?;
+        leases.extend(leases::by_server(&page.items));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => every = every.continue_token(&token),
+            None => return Ok(leases),
+        }
+    }
 }
 
 /// What Scaleway said, in words that are the same each time: a status that carries a request's id

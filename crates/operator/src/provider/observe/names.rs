@@ -11,6 +11,7 @@ use kube::{Api, ResourceExt};
 use super::Turn;
 use crate::calls::{self, ReadError};
 use crate::provider::Context;
+use crate::provider::memory::slim;
 
 /// Who has the object's name: whoever signed the account of its agent, and lives. One that nobody
 /// signed, as the system before us left it, is that of the namesake that has a host.
@@ -22,7 +23,7 @@ pub async fn holder(context: &Context, turn: &Turn) -> Result<Name, ReadError> {
     let read = async {
         let account = accounts.get_metadata_opt(&agent);
         let account = calls::read("its ServiceAccount", account).await?;
-        Ok(account.map(|account| account.metadata))
+        Ok(account.map(|account| slim(account).metadata))
     };
     let account = context.memory.accounts.get(&object.name, &turn.reading, Box::pin(read)).await?;
     let Some(account) = account else { return Ok(Name::Free(None)) };
