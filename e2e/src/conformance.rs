@@ -7,13 +7,13 @@ mod kinds;
 mod play;
 
 use anyhow::{Result, bail};
-use kube::Client;
+use futures::future::{join, join_all};
 use serde_json::Value;
 
 pub use cases::{Case, Request, cases};
-pub use differences::{KNOWN, Known};
+pub use differences::{KNOWN, Known, rows};
 pub use kinds::widgets;
-pub use play::{Answer, play};
+pub use play::{Answer, Server, play};
 
 /// How two servers answered one request differently.
 #[derive(Clone, Debug)]
@@ -43,29 +43,78 @@ pub struct Report {
     pub differences: Vec<Difference>,
 }
 
+/// How often a case is played that somebody of the real server's disturbs.
+const TRIES: usize = 5;
+
 /// Plays every case on both servers, in the same namespace of each, and tells how they differ.
-pub async fn compare(simulated: &Client, real: &Client, namespace: &str) -> Result<Report> {
-    let cases = cases();
-    let mut report = Report { cases: cases.len(), ..Report::default() };
-    report.excused.resize(KNOWN.len(), 0);
-    for case in &cases {
-        let ours = play(simulated, namespace, case).await?;
-        let theirs = play(real, namespace, case).await?;
-        if ours.len() != theirs.len() {
-            bail!("{}: {} answers and {}", case.name, ours.len(), theirs.len());
+pub async fn compare(simulated: &Server, real: &Server, namespace: &str) -> Result<Report> {
+    let (kinds, others) = cases();
+    let sets = kinds.iter().map(|cases| compare_all(simulated, real, namespace, cases));
+    let mut report = Report::new();
+    for part in join_all(sets).await {
+        report.join(part?);
+    }
+    report.join(compare_all(simulated, real, namespace, &others).await?);
+    Ok(report)
+}
+
+async fn compare_all(
+    simulated: &Server,
+    real: &Server,
+    namespace: &str,
+    cases: &[Case],
+) -> Result<Report> {
+    let mut report = Report::new();
+    for case in cases {
+        let mut found = compare_one(simulated, real, namespace, case).await?;
+        // The real controllers write to Nodes and collect Pods without one, when they come to it.
+        let disturbed = ["Node: ", "Pod: "].iter().any(|kind| case.name.starts_with(kind));
+        for _ in 1..TRIES {
+            if found.differences.is_empty() || !disturbed {
+                break;
+            }
+            found = compare_one(simulated, real, namespace, case).await?;
         }
-        report.requests += ours.len();
-        let before = report.differences.len() + report.excused.iter().sum::<usize>();
-        for (at, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
-            report.add(case, at, differences::between(ours, theirs));
-        }
-        let after = report.differences.len() + report.excused.iter().sum::<usize>();
-        report.equal += usize::from(before == after);
+        report.join(found);
     }
     Ok(report)
 }
 
+async fn compare_one(
+    simulated: &Server,
+    real: &Server,
+    namespace: &str,
+    case: &Case,
+) -> Result<Report> {
+    let (ours, theirs) = join(play(simulated, namespace, case), play(real, namespace, case)).await;
+    let (ours, theirs) = (ours?, theirs?);
+    let mut report = Report { cases: 1, requests: ours.len(), ..Report::new() };
+    if ours.len() != theirs.len() {
+        bail!("{}: {} answers and {}", case.name, ours.len(), theirs.len());
+    }
+    for (at, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
+        report.add(case, at, differences::between(ours, theirs));
+    }
+    let known: usize = report.excused.iter().sum();
+    report.equal = usize::from(known + report.differences.len() == 0);
+    Ok(report)
+}
+
 impl Report {
+    fn new() -> Self {
+        Self { excused: vec![0; KNOWN.len()], ..Self::default() }
+    }
+
+    fn join(&mut self, other: Self) {
+        self.cases += other.cases;
+        self.requests += other.requests;
+        self.equal += other.equal;
+        for (all, more) in self.excused.iter_mut().zip(other.excused) {
+            *all += more;
+        }
+        self.differences.extend(other.differences);
+    }
+
     fn add(&mut self, case: &Case, at: usize, found: Vec<(String, (Value, Value))>) {
         for (path, said) in found {
             let request = format!("{at}: {}", case.requests[at]);

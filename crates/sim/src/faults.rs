@@ -78,11 +78,15 @@ const KEPT_IN_CHAOS: usize = 256;
 /// Steps at one moment of virtual time, from which on somebody does the same without end (LH25).
 const MOST_AT_ONCE: usize = 10_000;
 
+/// Heartbeats of one agent in a minute: six of its Lease, two of its Node, and as many again for a
+/// status that changed.
+const MOST_BEATS_A_MINUTE: u64 = 16;
+
 /// How much of what happens is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recording {
     Everything,
-    /// Nothing goes wrong any more, and only effects are kept.
+    /// Nothing goes wrong any more, and only effects are kept, Events among them.
     Effects,
 }
 
@@ -113,6 +117,10 @@ struct State {
     /// Whose call to a Mac goes on at the moment.
     on_a_mac: Process,
     injected: usize,
+    /// Until when the API server is gone for whoever is under test.
+    gone_until: Option<Instant>,
+    /// Heartbeats in a quiet time.
+    beats: BTreeMap<Process, u64>,
     checks: u64,
     violation: Option<(usize, String)>,
 }
@@ -148,6 +156,8 @@ impl Faults {
             open_macs: BTreeMap::new(),
             on_a_mac: Process::Provider,
             injected: 0,
+            gone_until: None,
+            beats: BTreeMap::new(),
             checks: 0,
             violation: None,
         };
@@ -197,9 +207,38 @@ impl Faults {
         self.state().violation.clone()
     }
 
-    /// From now on nothing goes wrong, and only effects are recorded, heartbeats not.
+    /// From now on nothing goes wrong, and only effects are recorded, Events among them; heartbeats
+    /// are counted.
     pub fn be_quiet(&self) {
-        self.state().recording = Recording::Effects;
+        let mut state = self.state();
+        state.recording = Recording::Effects;
+        state.beats.clear();
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.state().recording == Recording::Effects
+    }
+
+    /// Whether nobody wrote anything since step `before`, in a quiet time of this length, but
+    /// heartbeats, and these no more often than they are due (LH25).
+    pub fn silent_since(&self, before: usize, time: Duration) -> Result<(), String> {
+        let mut state = self.state();
+        let later = state.steps.make_contiguous().iter().filter(|step| step.number >= before);
+        let mut writes = later.filter(|step| step.class == Class::Effect);
+        if let Some(Step { process, edge, call, .. }) = writes.next() {
+            let more = writes.count();
+            return Err(format!(
+                "silence: {process} still writes, {edge}: {call}, and {more} more"
+            ));
+        }
+        let most = (time.as_secs() / 60 + 1) * MOST_BEATS_A_MINUTE;
+        match state.beats.iter().find(|(_, beats)| **beats > most) {
+            None => Ok(()),
+            Some((process, beats)) => {
+                let minutes = time.as_secs() / 60;
+                Err(format!("silence: {process} sent {beats} heartbeats in {minutes} minutes"))
+            }
+        }
     }
 
     /// Asks `oracle` after every effect. The first one given stays.
@@ -210,6 +249,16 @@ impl Faults {
     /// Tells how to cut a Mac's power. The first way given stays.
     pub(crate) fn set_power_cut(&self, cut: impl Fn(&str) + Send + Sync + 'static) {
         let _ = self.power_cut.set(Box::new(cut));
+    }
+
+    /// For so long the API server is gone for whoever is under test: no call arrives, and watches
+    /// end.
+    pub(crate) fn lose_api_server(&self, time: Duration) {
+        self.state().gone_until = Some(Instant::now() + time);
+    }
+
+    fn is_api_server_gone(&self) -> bool {
+        self.state().gone_until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Resolves when `process` shall die.
@@ -239,6 +288,9 @@ impl Faults {
     ) -> Option<Entry> {
         let mut state = self.state();
         if state.recording == Recording::Effects && class != Class::Effect {
+            if class == Class::Heartbeat {
+                *state.beats.entry(process).or_default() += 1;
+            }
             return None;
         }
         let number = state.next;

@@ -29,6 +29,7 @@ use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout};
 
 pub use gate::{Effect, Gate, Open, Verdict};
+use gate::{failed, refused};
 pub use launchd::AgentHealth;
 pub use outside::{DaemonChange, DaemonStart, OnDaemon, Sudo};
 pub use pf::{OWN_ADDRESSES, Packet};
@@ -382,9 +383,10 @@ impl SimSession {
         what: String,
         mutates: bool,
         after: Duration,
+        fail: fn(&str) -> Result<T, MacError>,
         act: impl FnOnce(&mut Model) -> Result<T, MacError> + Send + 'static,
     ) -> Result<T, MacError> {
-        let attempt = self.attempt(&what, mutates, act);
+        let attempt = self.attempt(&what, mutates, fail, act);
         match timeout(after, attempt).await {
             Ok(result) => result,
             Err(_) => Err(MacError::TimedOut { doing: what, after }),
@@ -395,6 +397,7 @@ impl SimSession {
         &self,
         what: &str,
         mutates: bool,
+        fail: fn(&str) -> Result<T, MacError>,
         act: impl FnOnce(&mut Model) -> Result<T, MacError> + Send + 'static,
     ) -> Result<T, MacError> {
         let latency = self.mac.lock().latency;
@@ -418,10 +421,14 @@ impl SimSession {
             self.mac.lock().model.leftovers.push((Instant::now() + GOES_ON, late));
             return lost();
         }
-        let result = self.mac.change(|state| {
-            state.model.pass_time();
-            act(&mut state.model)
-        });
+        let result = if verdict == Verdict::Fails {
+            fail(what)
+        } else {
+            self.mac.change(|state| {
+                state.model.pass_time();
+                act(&mut state.model)
+            })
+        };
         let gate = self.mac.lock().gate.clone();
         gate.answered(&effect, if result.is_ok() { "ok" } else { "refused" });
         if verdict == Verdict::HangAfter {
@@ -434,7 +441,7 @@ impl SimSession {
 impl Mac for SimSession {
     fn read<'a>(&'a self, path: &'a str) -> Answer<'a, Option<Bytes>> {
         let (doing, path) = (format!("reading {path}"), path.to_owned());
-        Box::pin(self.call(doing.clone(), false, FILE_TIMEOUT, move |model| {
+        Box::pin(self.call(doing.clone(), false, FILE_TIMEOUT, refused, move |model| {
             needs_sudo(model, &doing)?;
             Ok(model.files.read(&path))
         }))
@@ -442,7 +449,7 @@ impl Mac for SimSession {
 
     fn write<'a>(&'a self, file: &'a File) -> Answer<'a, ()> {
         let (doing, file) = (format!("writing {}", file.path), file.clone());
-        Box::pin(self.call(doing.clone(), true, FILE_TIMEOUT, move |model| {
+        Box::pin(self.call(doing.clone(), true, FILE_TIMEOUT, refused, move |model| {
             needs_sudo(model, &doing)?;
             model.needs_room(&doing)?;
             let content = file.content.expose().clone();
@@ -459,7 +466,7 @@ impl Mac for SimSession {
             Program::Script(script, _) => !applecart_mac::scripts::LOOKS.contains(script),
         };
         let (line, after, command) = (command.line(), command.timeout, command.clone());
-        Box::pin(self.call(line, mutates, after, move |model| Ok(execute(model, &command))))
+        Box::pin(self.call(line, mutates, after, failed, move |model| Ok(execute(model, &command))))
     }
 }
 

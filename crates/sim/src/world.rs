@@ -11,6 +11,7 @@ mod hands;
 mod power;
 mod settings;
 mod sight;
+mod time;
 mod view;
 
 use std::collections::BTreeMap;
@@ -87,6 +88,8 @@ pub struct World {
     delivered: Notify,
     /// Whether it is a second cluster beside another.
     is_second: bool,
+    /// How far the clocks of the processes under test are ahead.
+    skew: time::Skew,
 }
 
 /// What becomes of the provider's usual settings.
@@ -125,7 +128,8 @@ impl World {
         let github = SimGithub::new(settings.clock.clone());
         let (tune, crew) = (Arc::new(|usual| usual), crew::Crew::new());
         let delivered = Notify::new();
-        Self { settings, sight, network, github, tune, crew, delivered, is_second: false }
+        let (is_second, skew) = (false, time::Skew::default());
+        Self { settings, sight, network, github, tune, crew, delivered, is_second, skew }
     }
 
     /// This world and a second cluster beside it, which has its own Kubernetes and everything in
@@ -142,6 +146,7 @@ impl World {
             crew: crew::Crew::new(),
             delivered: Notify::new(),
             is_second: true,
+            skew: time::Skew::default(),
         };
         (Self { sight, ..self }, second)
     }
@@ -351,7 +356,7 @@ impl World {
             let pools = RunnerPools {
                 client: self.api().client(Identity::service_account(NAMESPACE, RUNNER_POOLS)),
                 namespace: Some(NAMESPACE.to_owned()),
-                clock: self.settings.clock.clone(),
+                clock: self.process_clock(),
                 dispatch_url: "https://ci.example/api/internal/runners/dispatch".to_owned(),
                 limits: self.settings.pools(),
             };

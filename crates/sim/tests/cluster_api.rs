@@ -10,7 +10,7 @@ use applecart_api::machine::{
 };
 use applecart_sim::cluster_api::{self, Manifests};
 use applecart_sim::kubernetes::{ApiServer, Identity, Registry};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{
@@ -598,8 +598,9 @@ async fn a_node_whose_lease_stops_turns_unknown_after_the_grace_and_its_machine_
         .spawn(async move { cluster_api::node_lifecycle(client, clock, PERIOD, GRACE).await });
     let name = fleet.names().await.remove(0);
     let leases: Api<Lease> = Api::namespaced(fleet.client.clone(), "kube-node-lease");
-    let renew = async || {
-        let now = fleet.clock.now().strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string();
+    let renew = async |ahead: i64| {
+        let now = fleet.clock.now() + SignedDuration::from_secs(ahead);
+        let now = now.strftime("%Y-%m-%dT%H:%M:%S.000000Z").to_string();
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": { "name": name }, "spec": { "renewTime": now },
@@ -612,10 +613,13 @@ async fn a_node_whose_lease_stops_turns_unknown_after_the_grace_and_its_machine_
         let conditions = node.status.unwrap().conditions.unwrap();
         conditions.into_iter().find(|condition| condition.type_ == "Ready").unwrap().status
     };
-    for _ in 0..12 {
-        renew().await;
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(ready().await, "True");
+    // An agent whose clock is wrong is as alive as any.
+    for ahead in [3_600, -3_600, 0] {
+        for _ in 0..12 {
+            renew(ahead).await;
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            assert_eq!(ready().await, "True", "{ahead} s ahead");
+        }
     }
     tokio::time::sleep(GRACE.saturating_sub(Duration::from_secs(11))).await;
     assert_eq!(ready().await, "True", "not before the grace is over");

@@ -137,7 +137,17 @@ impl Cluster {
 
     /// Runs kubectl to its end: whether it succeeded, and all it said.
     async fn run(&self, arguments: &str) -> (bool, String) {
-        let mut command = self.command(arguments);
+        self.finish(self.command(arguments)).await
+    }
+
+    /// The same for `kubectl edit`, with a person who does what `sed` is told.
+    async fn edit(&self, what: &str, sed: &str) -> (bool, String) {
+        let mut command = self.command(&format!("edit {what}"));
+        command.env("KUBE_EDITOR", format!("sed -i '{sed}'"));
+        self.finish(command).await
+    }
+
+    async fn finish(&self, mut command: Command) -> (bool, String) {
         let run = tokio::task::spawn_blocking(move || command.output());
         let output = tokio::time::timeout(PATIENCE, run).await.expect("kubectl hangs").unwrap();
         let output = output.unwrap_or_else(|error| missing(&error));
@@ -223,7 +233,7 @@ async fn get_shows_built_in_kinds_as_people_know_them() {
         ("get nodes", "NAME STATUS ROLES AGE VERSION", "mac-1 Ready <none>"),
         ("get ns", "NAME STATUS AGE", "default Active"),
         ("get events", "LAST SEEN TYPE REASON OBJECT MESSAGE", ""),
-        ("get sa", "NAME SECRETS AGE", "default 0"),
+        ("get sa", "NAME AGE", "default"),
         ("get crd", "NAME CREATED AT", "widgets.test.dev"),
         ("get all", "NAME READY STATUS RESTARTS AGE", "pod/runner 0/1 Pending 0"),
     ] {
@@ -334,6 +344,34 @@ async fn annotate_label_scale_and_cordon_change_what_they_say() {
     assert!(cluster.kubectl("get nodes").await.contains("Ready,SchedulingDisabled"));
     cluster.kubectl("uncordon mac-1").await;
     assert!(!cluster.kubectl("get nodes").await.contains("SchedulingDisabled"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn edit_saves_what_a_person_changed_and_only_what_the_schema_takes() {
+    let cluster = Cluster::start().await;
+    let api = cluster.make_widget("a").await;
+    cluster.make_pod_on_node().await;
+    let colour = async || api.get("a").await.unwrap().data["spec"]["colour"].clone();
+    let (success, said) = cluster.edit("wd a", "s/colour: red/colour: blue/").await;
+    assert!(success && said.contains("widget.test.dev/a edited"), "{said}");
+    assert_eq!(colour().await, "blue");
+    let before = api.get("a").await.unwrap().metadata.resource_version;
+    let (success, said) = cluster.edit("wd a", "s/colour: red/colour: blue/").await;
+    assert!(success && said.contains("no changes made"), "{said}");
+    // The editor opens again with the refusal, and the person gives up.
+    let (success, said) = cluster.edit("wd a", "s/colour: blue/colour: green/").await;
+    assert!(!success && said.contains("no valid changes were saved"), "{said}");
+    assert_eq!(api.get("a").await.unwrap().metadata.resource_version, before);
+    // A built-in kind, by a strategic merge patch.
+    let (success, said) =
+        cluster.edit("node mac-1", "s/^  name: mac-1/&\\n  labels: {a: b}/").await;
+    assert!(success && said.contains("node/mac-1 edited"), "{said}");
+    assert!(cluster.kubectl("get nodes -l a=b").await.contains("mac-1"));
+    // Only the status of a widget.
+    let phase = "s/^spec:/status: {replicas: 3}\\n&/";
+    let (success, said) = cluster.edit("wd a --subresource=status", phase).await;
+    assert!(success, "{said}");
+    assert_eq!(api.get("a").await.unwrap().data["status"]["replicas"], 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

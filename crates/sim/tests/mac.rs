@@ -203,6 +203,20 @@ async fn cut_off_at_any_call_in_any_way_it_converges_on_the_next_run() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whatever_effect_fails_with_a_status_it_converges_on_the_next_run() {
+    // S19, B6
+    let effects: Vec<Effect> = converged().await.calls();
+    for effect in effects.iter().filter(|effect| effect.mutates) {
+        let (index, verdict) = (effect.index, Verdict::Fails);
+        let mac = SimMac::new("a", PASSWORD);
+        mac.set_gate(Arc::new(FaultAt { index, verdict }));
+        let first = run(&mac, &desired()).await;
+        assert_converges(&mac, &format!("{effect:?}")).await;
+        assert_nothing_leaked(&mac, &[first]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_command_that_outlives_its_connection_undoes_nothing_of_the_next_run() {
     // LH18: each effect in turn comes late, from a run that wanted something else.
     let newer = updates().pop().unwrap();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use applecart_api::clock::Clock;
-use applecart_sim::faults::{Class, Fault, Faults, Plan, Step};
+use applecart_sim::faults::{Fault, Faults, Plan, Step};
 use applecart_sim::oracle::Safety;
 use applecart_sim::world::{self, World, WorldSettings};
 use futures::future::OptionFuture;
@@ -298,19 +298,11 @@ async fn be_silent(explorer: &Explorer, faults: &Faults) -> Result<(), String> {
         tokio::time::sleep(rest).await;
     }
     faults.be_quiet();
-    let before = faults.look(<[Step]>::len);
+    let before = faults.next_number();
+    let began = Instant::now();
     // Whoever parted meanwhile has a silence of its own.
     tokio::time::sleep(explorer.case().silence.unwrap_or_default()).await;
-    faults.look(|steps| {
-        let mut writes = steps[before..].iter().filter(|step| step.class == Class::Effect);
-        match writes.next() {
-            None => Ok(()),
-            Some(Step { process, edge, call, .. }) => {
-                let more = writes.count();
-                Err(format!("silence: {process} still writes, {edge}: {call}, and {more} more"))
-            }
-        }
-    })
+    faults.silent_since(before, began.elapsed())
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What a run does to the world. Each story is a few lines.
 
 mod hosts;
+mod outage;
 mod pods;
 mod recovery;
 mod sharing;
@@ -88,6 +89,12 @@ pub enum Story {
     /// The provider is upgraded in mid-claim, and brings another agent: each run upgrades at
     /// another effect (G12).
     UpgradeAnywhere,
+    /// The API server is gone for an hour, in the middle of a claim: no VM is touched.
+    Outage,
+    /// The clocks of provider, pools and agents jump an hour forward in the middle of a claim.
+    ClockForward,
+    /// The same, an hour back.
+    ClockBack,
     /// All status of a Machine is lost: it is rebuilt, and nothing happens to its host (G11).
     Forget,
     /// A Pod runs to its success on a Mac and is deleted.
@@ -168,7 +175,7 @@ impl Story {
     pub fn size(self) -> Size {
         let (hosts, machines) = match self {
             Self::Rescale => (6, 0),
-            Self::Scale | Self::Token | Self::Twins => (3, 1),
+            Self::Scale | Self::Token | Self::Outage | Self::Twins => (3, 1),
             Self::ForceDelete => (3, 2),
             Self::SweepRace => (4, 1),
             Self::Refill | Self::WornOut => (1, 0),
@@ -230,7 +237,7 @@ impl Story {
             Self::Lock | Self::WornOut => Leaves::Quarantined,
             Self::LegacyStranded => Leaves::Stranded,
             Self::Detach | Self::Move => Leaves::Working,
-            Self::Job => Leaves::Fleet(1),
+            Self::Job | Self::Outage => Leaves::Fleet(1),
             Self::Claim
             | Self::Scale
             | Self::Rescale
@@ -243,6 +250,8 @@ impl Story {
             | Self::SweepRace
             | Self::Token
             | Self::UpgradeAnywhere
+            | Self::ClockForward
+            | Self::ClockBack
             | Self::Forget
             | Self::Pod
             | Self::WarmUp
@@ -261,6 +270,8 @@ impl Story {
             | Self::UpgradeAnywhere
             | Self::TwoLeaders
             | Self::TwoLeadersEarly
+            | Self::ClockForward
+            | Self::ClockBack
             | Self::Rescale => Ok(()),
             Self::Refill | Self::Neighbours => hosts::empty_pool(world),
             Self::FailThrice => recovery::fail(world, 3),
@@ -269,7 +280,7 @@ impl Story {
             Self::WornOut => recovery::wear_out(world).await,
             Self::AutoOrder => hosts::ask_for_hosts(world).await,
             Self::ForceDelete => fleet(world, 2).await,
-            Self::Job | Self::Drain => {
+            Self::Job | Self::Drain | Self::Outage => {
                 fleet(world, 1).await?;
                 want_runners(world, 1).await?;
                 reach("an idle runner", || running(world).len() == 1).await
@@ -340,6 +351,9 @@ impl Story {
             }
             Self::Token => recovery::revoke_token(world).await,
             Self::UpgradeAnywhere => recovery::upgrade(world).await,
+            Self::Outage => outage::lose_api_server(world).await,
+            Self::ClockForward => outage::jump(world, outage::HOUR).await,
+            Self::ClockBack => outage::jump(world, -outage::HOUR).await,
             Self::Forget => recovery::forget(world).await,
             Self::Pod => pods::one_pod(world).await,
             Self::WarmUp => pods::warm_up(world).await,

@@ -1,11 +1,15 @@
 //! The cases: for each kind what clients do to any object, and by hand what only some kinds know.
 
+mod beside;
 mod by_hand;
 mod changing;
 mod creating;
 mod patching;
 mod reading;
 mod removing;
+mod rights;
+mod tables;
+mod watching;
 
 use std::fmt;
 
@@ -21,7 +25,8 @@ const MERGE: &str = "application/merge-patch+json";
 pub struct Request {
     /// The HTTP method.
     pub method: &'static str,
-    /// Path and query; `{ns}`, `{uid}`, `{version}` and `{token}` stand for what is known.
+    /// Path and query; `{ns}`, `{uid}`, `{version}`, `{start}` (the version of the last list) and
+    /// `{token}` stand for what is known.
     pub path: String,
     /// The type of the body.
     pub content_type: &'static str,
@@ -29,6 +34,17 @@ pub struct Request {
     pub accept: &'static str,
     /// The body, if it has one.
     pub body: Option<Value>,
+    /// The service account in `{ns}` that asks, if it is not the administrator.
+    pub who: Option<&'static str>,
+    /// What of a server's own documents is compared; everything, if nothing is named.
+    pub only: &'static [&'static str],
+    /// Asked again until the answer has this code: somebody of the real server's is late.
+    pub until: Option<u16>,
+    /// A new Node is read until the real controllers wrote what they have to; what they wrote is
+    /// not compared, and versions are counted anew.
+    pub settles: bool,
+    /// What somebody asks a moment later, while a watch goes on.
+    pub meanwhile: Option<Box<Request>>,
 }
 
 impl fmt::Display for Request {
@@ -51,8 +67,12 @@ pub struct Case {
 /// A case of some kind, before it has its name.
 type Story = (&'static str, Vec<Request>);
 
-fn ask(method: &'static str, path: impl Into<String>) -> Request {
-    Request { method, path: path.into(), content_type: JSON, accept: JSON, body: None }
+/// A request without a body.
+pub fn ask(method: &'static str, path: impl Into<String>) -> Request {
+    let (path, accept, body, who) = (path.into(), JSON, None, None);
+    let (content_type, only, until) = (JSON, &[], None);
+    let (settles, meanwhile) = (false, None);
+    Request { method, path, content_type, accept, body, who, only, until, settles, meanwhile }
 }
 
 fn send(method: &'static str, path: impl Into<String>, body: Value) -> Request {
@@ -82,18 +102,36 @@ fn delete(path: impl Into<String>) -> Request {
 
 /// The requests between making an object called `one` and deleting it.
 fn around(kind: &Kind, requests: Vec<Request>) -> Vec<Request> {
-    let mut story = vec![post(kind.path(), kind.object("one"))];
-    story.extend(requests);
-    story.push(delete(kind.path_of("one")));
+    [made(kind, &["one"]), requests, vec![delete(kind.path_of("one"))]].concat()
+}
+
+/// Makes objects of these names, and waits until nobody writes to them any more.
+fn made(kind: &Kind, names: &[&str]) -> Vec<Request> {
+    let mut story: Vec<Request> =
+        names.iter().map(|name| post(kind.path(), kind.object(name))).collect();
+    story.extend(names.iter().flat_map(|name| settled(kind, name)));
     story
 }
 
-/// Every case.
+/// Waits until nobody writes to a new object any more.
+fn settled(kind: &Kind, name: &str) -> Vec<Request> {
+    let is_written_to = kind.name == "Node";
+    let settled = || Request { settles: true, ..get(kind.path_of(name)) };
+    is_written_to.then(settled).into_iter().collect()
+}
+
+/// A read that is repeated until the answer has this code.
+fn until(code: u16, request: Request) -> Request {
+    Request { until: Some(code), ..request }
+}
+
+/// Every case, in sets that can be played beside each other, and after them those that cannot.
 #[must_use]
-pub fn cases() -> Vec<Case> {
-    let mut cases: Vec<Case> = KINDS.iter().flat_map(of_kind).collect();
-    cases.extend(by_hand::cases());
-    cases
+pub fn cases() -> (Vec<Vec<Case>>, Vec<Case>) {
+    let mut others = by_hand::cases();
+    others.extend(beside::cases());
+    others.extend(rights::cases());
+    (KINDS.iter().map(of_kind).collect(), others)
 }
 
 /// What clients do to objects of any kind.
@@ -104,8 +142,12 @@ fn of_kind(kind: &Kind) -> Vec<Case> {
         changing::stories(kind),
         patching::stories(kind),
         removing::stories(kind),
+        tables::stories(kind),
+        watching::stories(kind),
     ];
-    let leftovers = || ["one", "two", "o.ne"].map(|name| kind.path_of(name)).to_vec();
+    let long = "x".repeat(254);
+    let made = ["one", "two", "o.ne", "One", "o_ne", long.as_str()];
+    let leftovers = || made.map(|name| kind.path_of(name)).to_vec();
     let named = |(name, requests): Story| Case {
         name: format!("{}: {name}", kind.name),
         requests,
@@ -122,7 +164,8 @@ mod tests {
 
     #[test]
     fn there_are_at_least_five_hundred_cases_and_each_has_a_name_of_its_own() {
-        let cases = cases();
+        let (kinds, others) = cases();
+        let cases: Vec<Case> = kinds.into_iter().flatten().chain(others).collect();
         assert!(cases.len() >= 500, "{} cases", cases.len());
         let names: BTreeSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
         assert_eq!(names.len(), cases.len());

@@ -43,6 +43,10 @@ impl Kind {
         if let (Some(fields), Value::Object(body)) = (object.as_object_mut(), body) {
             fields.extend(body);
         }
+        if self.name == "Node" {
+            // What the real controller-manager would add.
+            object["metadata"]["annotations"] = json!({"node.alpha.kubernetes.io/ttl": "0"});
+        }
         object
     }
 
@@ -110,7 +114,10 @@ pub const KINDS: &[Kind] = &[
         plural: "nodes",
         namespaced: false,
         body: || json!({"spec": {"providerID": "scw://a"}}),
-        changed: || json!({"spec": {"providerID": "scw://a", "unschedulable": true}}),
+        changed: || {
+            let taint = json!({"key": "conformance.dev/a", "effect": "NoSchedule"});
+            json!({"spec": {"providerID": "scw://a", "taints": [taint]}})
+        },
         ..CORE
     },
     Kind {

@@ -18,8 +18,9 @@ const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPr
 /// Turns the conditions of a Node Unknown once it showed no sign of life, neither its Lease nor a
 /// heartbeat, for longer than `grace`. Looks when the next grace ends, at most once a `period`.
 pub async fn node_lifecycle(client: Client, clock: Clock, period: Duration, grace: Duration) -> ! {
+    let mut signs = Signs::default();
     loop {
-        let wake = turn(&client, &clock, grace).await.unwrap_or_else(|error| {
+        let wake = turn(&client, &clock, grace, &mut signs).await.unwrap_or_else(|error| {
             tracing::debug!(%error, "could not look at the Nodes; looking again");
             period
         });
@@ -27,7 +28,17 @@ pub async fn node_lifecycle(client: Client, clock: Clock, period: Duration, grac
     }
 }
 
-async fn turn(client: &Client, clock: &Clock, grace: Duration) -> kube::Result<Duration> {
+/// What the agent of a Node told of its time: in its Lease, and in the newest heartbeat.
+type Sign = (Option<Timestamp>, Option<Timestamp>);
+/// The last sign of life of each Node, and when it came.
+type Signs = BTreeMap<String, (Sign, Timestamp)>;
+
+async fn turn(
+    client: &Client,
+    clock: &Clock,
+    grace: Duration,
+    signs: &mut Signs,
+) -> kube::Result<Duration> {
     let nodes: Api<Node> = Api::all(client.clone());
     let leases: Api<Lease> = Api::namespaced(client.clone(), LEASE_NAMESPACE);
     let renewed: BTreeMap<String, Timestamp> = leases
@@ -40,8 +51,12 @@ async fn turn(client: &Client, clock: &Clock, grace: Duration) -> kube::Result<D
     let mut wake = grace;
     for node in nodes.list(&ListParams::default()).await? {
         let name = node.name_any();
-        let seen = last_seen(&node, renewed.get(&name).copied());
-        let silence = Duration::try_from(now.duration_since(seen)).unwrap_or_default();
+        let sign = (renewed.get(&name).copied(), heartbeat(&node));
+        let known = signs.entry(name.clone()).or_insert_with(|| (sign, came(sign, now, grace)));
+        if known.0 != sign {
+            *known = (sign, came(sign, now, grace));
+        }
+        let silence = Duration::try_from(now.duration_since(known.1)).unwrap_or_default();
         if silence <= grace {
             wake = wake.min(grace.saturating_sub(silence) + Duration::from_millis(1));
             continue;
@@ -59,13 +74,18 @@ async fn turn(client: &Client, clock: &Clock, grace: Duration) -> kube::Result<D
     Ok(wake)
 }
 
-/// The last sign of life: whatever is the newest of Lease, heartbeat and creation.
-fn last_seen(node: &Node, renewed: Option<Timestamp>) -> Timestamp {
+/// When a new sign of life came: at the time that it tells, if that can be; an agent's clock may be
+/// wrong, and then it came just now.
+fn came((renewed, heartbeat): Sign, now: Timestamp, grace: Duration) -> Timestamp {
+    let ago = |time: &Timestamp| Duration::try_from(now.duration_since(*time)).ok();
+    let told = renewed.max(heartbeat);
+    told.filter(|time| ago(time).is_some_and(|ago| ago <= grace)).unwrap_or(now)
+}
+
+/// The newest heartbeat of a Node.
+fn heartbeat(node: &Node) -> Option<Timestamp> {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let heartbeats =
-        conditions.filter_map(|condition| Some(condition.last_heartbeat_time.as_ref()?.0));
-    let created = node.creation_timestamp().map(|time| time.0);
-    heartbeats.chain(renewed).chain(created).max().unwrap_or(Timestamp::UNIX_EPOCH)
+    conditions.filter_map(|condition| Some(condition.last_heartbeat_time.as_ref()?.0)).max()
 }
 
 /// What to write on a Node that is silent; nothing, if it was written.

@@ -45,6 +45,8 @@ faults! {
     Late = "late";
     /// The call takes eight seconds to arrive; its caller waits, others do not.
     Slow = "slow";
+    /// The command ends with a status that is not 0, and did nothing.
+    Fails = "fails";
     /// The Mac loses its power before the call, and boots.
     Reboot = "reboot";
     /// The read does not see the last minute.
@@ -119,7 +121,7 @@ pub enum Class {
 #[must_use]
 pub fn possible(edge: Edge, class: Class, conditional: bool) -> &'static [Fault] {
     use Fault::{
-        Coalesce, Conflict, CrashAfter, CrashBefore, Cut, Denied, Drop, Error, Gone, Late,
+        Coalesce, Conflict, CrashAfter, CrashBefore, Cut, Denied, Drop, Error, Fails, Gone, Late,
         LostAnswer, Reboot, Slow, Stale, TimeOut, Twice,
     };
     match (class, edge) {
@@ -130,7 +132,7 @@ pub fn possible(edge: Edge, class: Class, conditional: bool) -> &'static [Fault]
             &[CrashBefore, CrashAfter, Error, Denied, TimeOut, LostAnswer, Late, Slow]
         }
         (Class::Effect | Class::Heartbeat, Edge::Ssh) => {
-            &[CrashBefore, CrashAfter, Error, TimeOut, LostAnswer, Late, Reboot]
+            &[CrashBefore, CrashAfter, Error, Fails, TimeOut, LostAnswer, Late, Reboot]
         }
         (Class::Effect | Class::Heartbeat, Edge::Tart) => {
             &[CrashBefore, CrashAfter, Error, TimeOut, LostAnswer, Slow]

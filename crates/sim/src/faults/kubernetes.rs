@@ -13,7 +13,12 @@ use crate::kubernetes::{Call, Delivery, Gate, Refusal, Verb, Verdict};
 
 impl Gate for Faults {
     fn pass<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Verdict> {
-        let verdict = match self.judge(call) {
+        let judged = self.judge(call);
+        let verdict = match judged {
+            None if self.is_gone_for(call) => {
+                let why = "the simulated API server is gone";
+                Verdict::FailBefore(Refusal::new(503, "ServiceUnavailable", why))
+            }
             None => Verdict::Pass,
             Some(Fault::TimeOut) => return times_out().boxed(),
             Some(Fault::Slow) => return slowly().boxed(),
@@ -32,6 +37,9 @@ impl Gate for Faults {
 
     fn deliver(&self, call: &Call, event: &str, object: &Value) -> Delivery {
         let Some(process) = Process::of_user(&call.who.user) else { return Delivery::Pass };
+        if self.is_api_server_gone() {
+            return Delivery::Cut;
+        }
         let entry = self.enter(process, Edge::Kubernetes, Class::Event, false, || {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
@@ -49,11 +57,16 @@ impl Gate for Faults {
 }
 
 impl Faults {
+    fn is_gone_for(&self, call: &Call) -> bool {
+        self.is_api_server_gone() && Process::of_user(&call.who.user).is_some()
+    }
+
     /// Numbers the call, if its caller is under test; what goes wrong with it.
     fn judge(&self, call: &Call) -> Option<Fault> {
         let process = Process::of_user(&call.who.user)?;
-        // Events are news, not state: losing one is no fault worth a run.
-        if call.resource.starts_with("events") {
+        // Events are news, not state: losing one is no fault worth a run. In a silence they are
+        // writes like any other: nobody repeats old news.
+        if call.resource.starts_with("events") && !self.is_quiet() {
             return None;
         }
         let class = class(&process, call);
@@ -103,10 +116,86 @@ fn verdict(call: &Call, fault: Fault) -> Verdict {
         Fault::TimeOut
         | Fault::Slow
         | Fault::Reboot
+        | Fault::Fails
         | Fault::Drop
         | Fault::Twice
         | Fault::Coalesce
         | Fault::Cut
         | Fault::Gone => Verdict::Pass,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::faults::Plan;
+    use crate::kubernetes::Identity;
+
+    use super::*;
+
+    const HOUR: Duration = Duration::from_hours(1);
+
+    fn call(who: Identity, verb: Verb, resource: &str, namespace: &str) -> Call {
+        Call {
+            number: 1,
+            who,
+            verb,
+            resource: resource.to_owned(),
+            namespace: Some(namespace.to_owned()),
+            name: Some("a".to_owned()),
+            subresource: None,
+            conditional: false,
+        }
+    }
+
+    fn calm() -> std::sync::Arc<Faults> {
+        Faults::new(Plan::Chosen(Box::new(|_| None)))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_breaks_a_silence_and_is_no_step_before_it() {
+        // LH25
+        let faults = calm();
+        let provider = Identity::service_account("default", "provider");
+        let event = call(provider, Verb::Create, "events", "default");
+        faults.pass(&event).await;
+        assert_eq!(faults.next_number(), 0);
+        faults.be_quiet();
+        assert_eq!(faults.silent_since(0, HOUR), Ok(()));
+        faults.pass(&event).await;
+        let told = faults.silent_since(0, HOUR).unwrap_err();
+        assert!(told.contains("provider still writes") && told.contains("events"), "{told}");
+        assert_eq!(faults.silent_since(1, HOUR), Ok(()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn heartbeats_break_a_silence_when_they_come_more_often_than_they_are_due() {
+        let faults = calm();
+        faults.be_quiet();
+        let beat = call(Identity::node("a"), Verb::Update, "leases", "kube-node-lease");
+        for _ in 0..61 * 16 {
+            faults.pass(&beat).await;
+        }
+        assert_eq!(faults.silent_since(0, HOUR), Ok(()));
+        faults.pass(&beat).await;
+        let told = faults.silent_since(0, HOUR).unwrap_err();
+        assert!(told.contains("agent a sent 977 heartbeats in 60 minutes"), "{told}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_is_gone_answers_none_of_those_under_test_until_it_is_back() {
+        let faults = calm();
+        let get = |who: Identity| call(who, Verb::Get, "nodes", "default");
+        let refused = async |who: Identity| {
+            let verdict = faults.pass(&get(who)).await;
+            matches!(verdict, Verdict::FailBefore(refusal) if refusal.code == 503)
+        };
+        let provider = || Identity::service_account("default", "provider");
+        faults.lose_api_server(HOUR);
+        assert!(refused(provider()).await && refused(Identity::node("a")).await);
+        assert!(!refused(Identity::admin()).await);
+        let event = serde_json::json!({});
+        assert_eq!(faults.deliver(&get(provider()), "ADDED", &event), Delivery::Cut);
+        tokio::time::advance(HOUR).await;
+        assert!(!refused(provider()).await);
     }
 }

@@ -32,6 +32,7 @@ impl Gate for Faults {
                 Verdict::FailBefore
             }
             Some(Fault::Error) => Verdict::FailBefore,
+            Some(Fault::Fails) => Verdict::Fails,
             Some(Fault::Late) => Verdict::LostRunning,
             _ => Verdict::Pass,
         }

@@ -147,7 +147,7 @@ impl State {
         let audiences = body["spec"]["audiences"].as_array().cloned();
         let audiences = audiences.unwrap_or_else(|| vec![json!(AUDIENCE)]);
         json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-            "metadata": {"name": key.name, "namespace": key.namespace,
+            "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid_of(account),
                 "creationTimestamp": stamp(ask.now)},
             "spec": {"audiences": audiences, "expirationSeconds": seconds},
             "status": {"token": token, "expirationTimestamp": stamp(expires)}})

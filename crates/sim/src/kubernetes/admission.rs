@@ -14,6 +14,22 @@ pub(crate) const TOKEN_SECRET: &str = "kubernetes.io/service-account-token";
 /// Which service account such a Secret is for.
 pub(crate) const TOKEN_ACCOUNT: &str = "kubernetes.io/service-account.name";
 
+/// Where Nodes are.
+const NODES: &str = "nodes";
+/// What a Node says of its system, were it nothing.
+const NODE_INFO: [&str; 10] = [
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+];
+
 /// Fills in what the server fills in when an object is created.
 pub(crate) fn on_create(kind: &Kind, who: &Identity, object: &mut Value) {
     match (kind.nature, &*kind.key) {
@@ -25,6 +41,11 @@ pub(crate) fn on_create(kind: &Kind, who: &Identity, object: &mut Value) {
             object["status"] = json!({"phase": "Active"});
         }
         (Nature::Secret, _) => encode_strings(object),
+        (_, NODES) => new_node_status(object),
+        (_, "poddisruptionbudgets.policy") => {
+            object["status"] = json!({"currentHealthy": 0, "desiredHealthy": 0,
+                "disruptionsAllowed": 0, "expectedPods": 0});
+        }
         (_, "deployments.apps" | "replicasets.apps") => {
             fill(&mut object["spec"], "replicas", json!(1));
         }
@@ -61,6 +82,10 @@ pub(crate) fn on_update(kind: &Kind, part: Part, old: &Value, new: &mut Value) -
             new["spec"] = old["spec"].clone();
             None
         }
+        _ if &*kind.key == NODES => {
+            new_node_status(new);
+            None
+        }
         _ => None,
     }
     .into_iter()
@@ -70,6 +95,17 @@ pub(crate) fn on_update(kind: &Kind, part: Part, old: &Value, new: &mut Value) -
 fn fill(object: &mut Value, field: &str, default: Value) {
     if object[field].is_null() {
         object[field] = default;
+    }
+}
+
+/// A Node always says that much of itself.
+fn new_node_status(node: &mut Value) {
+    let status = &mut node["status"];
+    if status["daemonEndpoints"]["kubeletEndpoint"].is_null() {
+        status["daemonEndpoints"]["kubeletEndpoint"] = json!({"Port": 0});
+    }
+    for field in NODE_INFO {
+        fill(&mut status["nodeInfo"], field, json!(""));
     }
 }
 

@@ -15,7 +15,7 @@ use super::auth::Identity;
 use super::kind::{Kind, Nature};
 use super::refusal::{Fault, Refusal};
 use super::registry::Registry;
-use super::removal::FOREGROUND;
+use super::removal::{FOREGROUND, ORPHAN};
 use super::request::{DeleteOptions, Propagation};
 use super::state::{State, stamp};
 use super::store::{ObjectKey, format_uid, owner_uids, uid_of, version_of};
@@ -62,7 +62,11 @@ impl State {
             }
             _ => {}
         }
-        if deleting && finalizers(&object).any(|finalizer| finalizer == FOREGROUND) {
+        let held_by = |holder: &str| deleting && finalizers(&object).any(|held| held == holder);
+        if held_by(ORPHAN) {
+            self.orphan(uid_of(&object));
+            self.drop_finalizer(&kind, key, ORPHAN);
+        } else if held_by(FOREGROUND) {
             self.delete_dependents_first(&kind, key, &object, now);
         } else if !deleting && self.owners_are_gone(&object) {
             self.begin_delete(&kind, key, &background(), now);
@@ -147,9 +151,10 @@ impl State {
         if let Some(finalizers) = object["metadata"]["finalizers"].as_array_mut() {
             finalizers.retain(|known| known != finalizer);
         }
-        let stored = self.put(key, object);
-        if is_finished(kind, &stored) {
+        if is_finished(kind, &object) {
             self.remove(key);
+        } else {
+            self.put(key, object);
         }
     }
 
@@ -271,6 +276,7 @@ impl State {
             return;
         }
         if Arc::make_mut(&mut self.registry).define(&definition).is_ok() {
+            self.store.begin(&key.name, self.store.version());
             self.put(key, established);
         }
     }

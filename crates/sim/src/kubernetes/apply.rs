@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use super::patch::{ListMerge, list_merge, merge};
 use super::refusal::{Fault, Refusal};
 use super::schema::Schema;
-use super::state::{Ask, State};
-use super::store::uid_of;
+use super::state::{Ask, State, present};
+use super::store::{ObjectKey, uid_of};
 use super::write::{Part, remove};
 
 /// The way to a field: `f:name`; `k:{…}` for an item of a list with keys, `v:…` for one of a set
@@ -89,12 +89,25 @@ impl State {
         }
         let mut merged = merge(Some(Value::clone(&old)), applied, "", schema);
         owners.give_up(&owner, &fields, &mut merged);
+        let known = self.owners.get(&uid).and_then(|owners| owners.0.get(&owner));
+        let owns_more = known != Some(&fields);
         owners.0.insert(owner, fields);
         let changed = self.update(ask, part, |_| Ok(merged))?;
-        if !ask.options.dry_run {
-            self.owners.insert(uid, owners);
+        if ask.options.dry_run {
+            return Ok((200, changed));
         }
-        Ok((200, changed))
+        self.owners.insert(uid, owners);
+        let written = if owns_more { self.touch(ask, &key, &old) } else { None };
+        Ok((200, written.unwrap_or(changed)))
+    }
+
+    /// Writes an object as it was, unless it is another by now: who owns what is a part of it,
+    /// though it is not shown.
+    fn touch(&mut self, ask: &Ask, key: &ObjectKey, old: &Arc<Value>) -> Option<Arc<Value>> {
+        self.store.get(key).filter(|stored| *stored == old)?;
+        let stored = self.put(key, Value::clone(old));
+        self.settle(ask.now);
+        Some(present(ask.kind(), ask.target.version, &stored))
     }
 
     /// Notes who changed what, if anybody ever applied the object.

@@ -112,6 +112,7 @@ fn cluster() -> Vec<Kind> {
             unconditional_update: false,
             ..Kind::built_in::<CustomResourceDefinition>("customresourcedefinition")
                 .short(&["crd", "crds"])
+                .category("api-extensions")
                 .cluster_wide()
                 .nature(Nature::Definition)
                 .status(StatusRule::Isolated)

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::column::{Cell, Column, age, field, name, path};
 
 pub(crate) fn created() -> Vec<Column> {
-    vec![name(), field("Created At", ".metadata.creationTimestamp")]
+    let path = path(".metadata.creationTimestamp");
+    vec![name(), Column::new("Created At", "date", Cell::Path(path))]
 }
 
 pub(crate) fn bindings() -> Vec<Column> {
@@ -29,9 +30,10 @@ pub(crate) fn nodes() -> Vec<Column> {
         field("Version", ".status.nodeInfo.kubeletVersion"),
         Column::computed("Internal-IP", |node| node_address(node, "InternalIP")).wide(),
         Column::computed("External-IP", |node| node_address(node, "ExternalIP")).wide(),
-        field("OS-Image", ".status.nodeInfo.osImage").wide(),
-        field("Kernel-Version", ".status.nodeInfo.kernelVersion").wide(),
-        field("Container-Runtime", ".status.nodeInfo.containerRuntimeVersion").wide(),
+        Column::computed("OS-Image", |node| node_info(node, "osImage")).wide(),
+        Column::computed("Kernel-Version", |node| node_info(node, "kernelVersion")).wide(),
+        Column::computed("Container-Runtime", |node| node_info(node, "containerRuntimeVersion"))
+            .wide(),
     ]
 }
 
@@ -51,17 +53,15 @@ pub(crate) fn pods() -> Vec<Column> {
 }
 
 pub(crate) fn secrets() -> Vec<Column> {
-    let data = Column::new("Data", "integer", Cell::Computed(data_count));
-    vec![name(), field("Type", ".type"), data, age()]
+    vec![name(), field("Type", ".type"), Column::computed("Data", data_count), age()]
 }
 
 pub(crate) fn config_maps() -> Vec<Column> {
-    vec![name(), Column::new("Data", "integer", Cell::Computed(data_count)), age()]
+    vec![name(), Column::computed("Data", data_count), age()]
 }
 
 pub(crate) fn service_accounts() -> Vec<Column> {
-    let secrets = Column::new("Secrets", "integer", Cell::Computed(|a| count(&a["secrets"])));
-    vec![name(), secrets, age()]
+    vec![name(), age()]
 }
 
 pub(crate) fn services() -> Vec<Column> {
@@ -201,17 +201,8 @@ fn number(value: &Value) -> i64 {
     value.as_i64().unwrap_or_default()
 }
 
-fn count(value: &Value) -> Value {
-    let count = match value {
-        Value::Array(items) => items.len(),
-        Value::Object(map) => map.len(),
-        _ => 0,
-    };
-    json!(count)
-}
-
 fn data_count(object: &Value) -> Value {
-    count(&object["data"])
+    json!(object["data"].as_object().map_or(0, serde_json::Map::len))
 }
 
 fn or_none(value: &Value) -> Value {
@@ -234,6 +225,11 @@ fn node_roles(node: &Value) -> Value {
     let roles: Vec<&str> =
         labels.filter_map(|(key, _)| key.strip_prefix("node-role.kubernetes.io/")).collect();
     json!(if roles.is_empty() { "<none>".to_owned() } else { roles.join(",") })
+}
+
+fn node_info(node: &Value, field: &str) -> Value {
+    let text = text(&node["status"]["nodeInfo"], field);
+    json!(if text.is_empty() { "<unknown>" } else { text })
 }
 
 fn node_address(node: &Value, kind: &str) -> Value {

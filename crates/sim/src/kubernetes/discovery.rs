@@ -1,30 +1,44 @@
 //! What there is to ask for: groups, versions, resources. No I/O.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
-use super::kind::{Kind, StatusRule};
+use super::kind::{Kind, Nature, StatusRule};
 use super::registry::Registry;
 
 /// Verbs on objects.
 const VERBS: [&str; 8] =
     ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
+/// The same on custom resources, in the order in which the real server tells them.
+const CUSTOM_VERBS: [&str; 8] =
+    ["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
+/// How many bytes of its digest tell one stored version from another.
+const HASH_BYTES: usize = 8;
+/// Questions, which are not stored: group, resource, kind.
+const REVIEWS: [(&str, &str, &str); 2] = [
+    ("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+];
+const REVIEW_VERSION: &str = "v1";
+
 pub(crate) fn core_versions() -> Value {
     json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []})
 }
 
 pub(crate) fn groups(registry: &Registry) -> Value {
-    let groups: Vec<Value> = registry
-        .groups()
-        .into_iter()
-        .filter(|(group, _)| !group.is_empty())
-        .map(|(group, versions)| group_document(group, &versions))
-        .collect();
+    let groups = registry.groups().into_iter().filter(|(group, _)| !group.is_empty());
+    let reviews = REVIEWS.map(|(group, ..)| group_document(group, &[REVIEW_VERSION]));
+    let groups: Vec<Value> =
+        groups.map(|(group, versions)| group_document(group, &versions)).chain(reviews).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
 pub(crate) fn group(registry: &Registry, name: &str) -> Option<Value> {
-    let groups = registry.groups();
+    let mut groups = registry.groups();
+    groups.extend(REVIEWS.map(|(group, ..)| (group, vec![REVIEW_VERSION])));
     let versions = groups.get(name).filter(|_| !name.is_empty())?;
     let mut document = group_document(name, versions);
     document["kind"] = json!("APIGroup");
@@ -49,18 +63,51 @@ pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Opti
             describe(kind, at, &mut resources);
         }
     }
+    for (_, plural, name) in REVIEWS.iter().filter(|review| review.0 == group) {
+        if version == REVIEW_VERSION {
+            resources.push(json!({"name": plural, "singularName": name.to_lowercase(),
+                "namespaced": false, "kind": name, "verbs": ["create"]}));
+        }
+    }
     if resources.is_empty() {
         return None;
     }
     let group_version =
         if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-    Some(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version,
-        "resources": resources}))
+    let mut list = json!({"kind": "APIResourceList", "groupVersion": group_version,
+        "resources": resources});
+    // The oldest list of all does not say its version.
+    if !group.is_empty() {
+        list["apiVersion"] = json!("v1");
+    }
+    Some(list)
+}
+
+fn verbs(kind: &Kind) -> Vec<&'static str> {
+    match kind.nature {
+        Nature::Custom => CUSTOM_VERBS.to_vec(),
+        // All of them at once cannot be deleted.
+        Nature::Namespace => VERBS.into_iter().filter(|verb| *verb != "deletecollection").collect(),
+        _ => VERBS.to_vec(),
+    }
+}
+
+/// Which version of which kind is stored, as a digest.
+fn storage_hash(kind: &Kind) -> String {
+    // Events are stored in their older words, definitions in an older version.
+    let group = if kind.nature == Nature::NewerEvent { "" } else { kind.group.as_str() };
+    let version = match kind.nature {
+        Nature::Definition => "v1beta1",
+        _ => kind.versions[0].name.as_str(),
+    };
+    let stored = format!("{group}/{version}/{}", kind.name);
+    STANDARD.encode(&Sha256::digest(stored)[..HASH_BYTES])
 }
 
 fn describe(kind: &Kind, version: usize, resources: &mut Vec<Value>) {
     let mut resource = json!({"name": kind.plural, "singularName": kind.singular,
-        "namespaced": kind.namespaced, "kind": kind.name, "verbs": VERBS});
+        "namespaced": kind.namespaced, "kind": kind.name, "verbs": verbs(kind),
+        "storageVersionHash": storage_hash(kind)});
     if !kind.short_names.is_empty() {
         resource["shortNames"] = json!(kind.short_names);
     }
@@ -87,7 +134,7 @@ fn describe(kind: &Kind, version: usize, resources: &mut Vec<Value>) {
         let (group, version, name) = match action {
             "eviction" => ("policy", "v1", "Eviction"),
             "token" => ("authentication.k8s.io", "v1", "TokenRequest"),
-            "binding" => ("", "v1", "Binding"),
+            "binding" => ("", "", "Binding"),
             _ => ("", "", kind.name.as_str()),
         };
         if !version.is_empty() {

@@ -159,8 +159,12 @@ impl Kind {
         self
     }
 
-    pub fn in_all(mut self) -> Self {
-        self.categories = vec!["all".to_owned()];
+    pub fn in_all(self) -> Self {
+        self.category("all")
+    }
+
+    pub fn category(mut self, name: &str) -> Self {
+        self.categories = vec![name.to_owned()];
         self
     }
 

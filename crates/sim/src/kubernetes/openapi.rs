@@ -12,6 +12,18 @@ use super::document::VERSION;
 use super::kind::{Kind, Shape};
 use super::registry::Registry;
 
+/// What the fields of every object mean, in the real server's words.
+const API_VERSION: &str = "APIVersion defines the versioned schema of this representation of an \
+    object. Servers should convert recognized schemas to the latest internal value, and may reject \
+    unrecognized values. More info: \
+    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources";
+const KIND: &str = "Kind is a string value representing the REST resource this object represents. \
+    Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In \
+    CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/\
+    api-conventions.md#types-kinds";
+const METADATA: &str = "Standard object's metadata. More info: \
+    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+
 /// Which documents there are.
 pub(crate) fn index(registry: &Registry) -> Value {
     let mut paths = Map::new();
@@ -43,7 +55,8 @@ pub(crate) fn document(registry: &Registry, group: &str, version: &str) -> Optio
             Shape::Typed { describe, .. } => drop(describe(&mut generator)),
             Shape::Structural(structural) => {
                 let schema = describe_custom(&mut generator, kind, at, &structural.document);
-                custom.insert(format!("{group}.{version}.{}", kind.name), schema);
+                let backwards: Vec<&str> = group.rsplit('.').collect();
+                custom.insert(format!("{}.{version}.{}", backwards.join("."), kind.name), schema);
             }
         }
     }
@@ -73,19 +86,37 @@ fn mark_built_in(kind: &Arc<Kind>, schemas: &mut Map<String, Value>) {
     }
 }
 
+/// A schema whose limits are written as they were: 9, not 9.0.
+fn whole_numbers(schema: Value) -> Value {
+    match schema {
+        Value::Object(map) => {
+            map.into_iter().map(|(key, below)| (key, whole_numbers(below))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(whole_numbers).collect(),
+        Value::Number(number) => match number.as_f64() {
+            Some(float) if number.is_f64() && float.fract() == 0.0 => {
+                let whole = format!("{float:.0}").parse::<i64>();
+                whole.map_or(Value::Number(number), |whole| json!(whole))
+            }
+            _ => Value::Number(number),
+        },
+        other => other,
+    }
+}
+
 fn describe_custom(
     generator: &mut SchemaGenerator,
     kind: &Kind,
     version: usize,
     document: &Value,
 ) -> Value {
-    let mut schema = document.clone();
+    let mut schema = whole_numbers(document.clone());
     schema["x-kubernetes-group-version-kind"] = json!([identity(kind, version)]);
     let text = |about: &str| json!({"type": "string", "description": about});
-    schema["properties"]["apiVersion"] = text("The version of the schema that the object follows.");
-    schema["properties"]["kind"] = text("The kind of the object.");
+    schema["properties"]["apiVersion"] = text(API_VERSION);
+    schema["properties"]["kind"] = text(KIND);
     schema["properties"]["metadata"] = json!({"allOf": [generator.subschema_for::<ObjectMeta>()],
-            "description": "Standard object's metadata."});
+            "description": METADATA});
     schema
 }
 

@@ -9,7 +9,7 @@ use super::kind::Kind;
 pub struct Refusal {
     /// The HTTP status code.
     pub code: u16,
-    /// The machine-readable reason, `NotFound` for example.
+    /// The machine-readable reason, `NotFound` for example; empty where there is none.
     pub reason: &'static str,
     /// The sentence that people read.
     pub message: String,
@@ -165,12 +165,12 @@ impl Refusal {
         Self { details: json!({}), ..Self::new(415, "UnsupportedMediaType", message) }
     }
 
-    /// The 500 of a value that the storage cannot read.
+    /// The 500 of a value that the storage cannot read. It has no reason.
     pub(crate) fn unreadable(message: impl Into<String>) -> Self {
         let message = message.into();
         let details = json!({"causes": [{"message": message.clone()}]});
         let message = format!("Internal error occurred: {message}");
-        Self { details, ..Self::new(500, "InternalError", message) }
+        Self { details, ..Self::new(500, "", message) }
     }
 
     /// The `Status` object.
@@ -178,8 +178,11 @@ impl Refusal {
     pub fn body(&self) -> Value {
         let mut body = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
+            "message": self.message, "code": self.code,
         });
+        if !self.reason.is_empty() {
+            body["reason"] = json!(self.reason);
+        }
         if !self.details.is_null() {
             body["details"] = self.details.clone();
         }

@@ -181,12 +181,18 @@ fn path(text: &str) -> Result<Path, SchemaError> {
     Path::parse(text).ok_or_else(|| SchemaError::Path(text.to_owned()))
 }
 
+/// How the real server begins the description of a column that has none.
+const UNDESCRIBED: &str = "Custom resource definition column (in JSONPath format): ";
+
 fn custom_column(column: &CustomResourceColumnDefinition) -> Result<Column, SchemaError> {
     let path = path(&column.json_path)?;
     Ok(Column {
         name: column.name.clone(),
         kind: column.type_.clone(),
-        description: column.description.clone().unwrap_or_default(),
+        description: match column.description.as_deref() {
+            None | Some("") => format!("{UNDESCRIBED}{}", column.json_path),
+            Some(said) => said.to_owned(),
+        },
         priority: column.priority.unwrap_or_default(),
         cell: if column.type_ == "date" { Cell::Age(vec![path]) } else { Cell::Path(path) },
     })

@@ -15,6 +15,9 @@ use super::write::{finalizers, is_finished};
 /// The finalizer that holds an owner until its dependents are gone.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 
+/// The finalizer that holds an owner until its dependents have lost it.
+pub(crate) const ORPHAN: &str = "orphan";
+
 /// How a deletion went.
 #[derive(Clone, Debug)]
 pub(crate) enum Deleted {
@@ -70,15 +73,13 @@ impl State {
         let Some(old) = self.store.get(key).cloned() else {
             return Deleted::Gone(Arc::new(Value::Null));
         };
-        if options.propagation == Some(Propagation::Orphan) {
-            self.orphan(uid_of(&old));
-        }
         let marked = mark(kind, &old, options, now);
         if is_finished(kind, &marked) {
-            self.remove(key);
-            // A Pod's last state tells its deletion; of others it is as it was.
-            let last = if kind.nature == Nature::Pod { Arc::new(marked) } else { old };
-            return Deleted::Gone(last);
+            // A Pod's deletion is written before it goes; others go as they are.
+            if kind.nature == Nature::Pod && marked != *old {
+                self.put(key, marked);
+            }
+            return Deleted::Gone(self.remove(key).unwrap_or(old));
         }
         if marked == *old {
             return Deleted::Marked(old);
@@ -87,7 +88,7 @@ impl State {
     }
 
     /// Takes the owner out of the references of all its dependents.
-    fn orphan(&mut self, uid: &str) {
+    pub fn orphan(&mut self, uid: &str) {
         for key in self.store.dependents(uid) {
             self.drop_owner(&key, uid);
         }
@@ -147,11 +148,16 @@ fn mark(kind: &Kind, old: &Value, options: &DeleteOptions, now: Timestamp) -> Va
         if let Some(generation) = metadata["generation"].as_i64() {
             metadata["generation"] = json!(generation + 1);
         }
-        let holds = finalizers(old).any(|finalizer| finalizer == FOREGROUND);
-        if options.propagation == Some(Propagation::Foreground) && !holds {
+        let holder = match options.propagation {
+            Some(Propagation::Foreground) => Some(FOREGROUND),
+            Some(Propagation::Orphan) => Some(ORPHAN),
+            Some(Propagation::Background) | None => None,
+        };
+        let known = |holder: &str| finalizers(old).any(|finalizer| finalizer == holder);
+        if let Some(holder) = holder.filter(|holder| !known(holder)) {
             match metadata["finalizers"].as_array_mut() {
-                Some(finalizers) => finalizers.push(json!(FOREGROUND)),
-                None => metadata["finalizers"] = json!([FOREGROUND]),
+                Some(finalizers) => finalizers.push(json!(holder)),
+                None => metadata["finalizers"] = json!([holder]),
             }
         }
     }

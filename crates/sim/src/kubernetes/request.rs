@@ -7,7 +7,7 @@ use http::Method;
 use serde_json::Value;
 
 use super::gate::Verb;
-use super::kind::Kind;
+use super::kind::{Kind, Nature};
 use super::refusal::Refusal;
 use super::registry::Registry;
 use super::selector::Selector;
@@ -51,15 +51,18 @@ impl Target {
     /// What `method` asks of it.
     pub fn verb(&self, method: &Method, watch: bool) -> Result<Verb, Refusal> {
         Ok(match (method, self.name.is_some()) {
-            (&Method::GET, _) if watch => Verb::Watch,
+            // One object cannot be watched by its path: it is shown.
             (&Method::GET, true) => Verb::Get,
+            (&Method::GET, false) if watch => Verb::Watch,
             (&Method::GET, false) => Verb::List,
             (&Method::POST, false) => Verb::Create,
             (&Method::POST, true) if self.subresource.is_some() => Verb::Create,
             (&Method::PUT, true) => Verb::Update,
             (&Method::PATCH, true) => Verb::Patch,
             (&Method::DELETE, true) => Verb::Delete,
-            (&Method::DELETE, false) => Verb::DeleteCollection,
+            (&Method::DELETE, false) if self.kind.nature != Nature::Namespace => {
+                Verb::DeleteCollection
+            }
             _ => return Err(Refusal::method_not_allowed()),
         })
     }
@@ -141,13 +144,27 @@ pub(crate) struct Options {
     pub continue_from: Option<String>,
     /// `None` when unset or 0: whatever is newest.
     pub resource_version: Option<u64>,
+    pub freshness: Freshness,
     pub events: Events,
+    /// How much of the objects the rows of a table show, in words.
+    pub include_object: String,
     pub timeout: Option<Duration>,
     pub dry_run: bool,
     pub writing: Writing,
     /// Unknown fields are an error instead of being dropped.
     pub strict: bool,
     pub delete: DeleteOptions,
+}
+
+/// What a query says of how new its answer must be.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Freshness {
+    /// Whether it names a version, were it 0.
+    said: bool,
+    /// What it names, if that is no version.
+    bad: Option<String>,
+    /// How the answer must relate to the version, in words.
+    relation: Option<String>,
 }
 
 /// How something is written.
@@ -164,8 +181,10 @@ pub(crate) struct Writing {
 /// What a watch wants beside changes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Events {
-    /// Everything that is there, and a mark where that ends.
+    /// Everything that is there first.
     pub initial: bool,
+    /// Whether the query says anything of that.
+    pub initial_said: bool,
     pub bookmarks: bool,
 }
 
@@ -204,7 +223,59 @@ impl Options {
             }
         }
         options.selector = Selector::parse(&labels, &fields)?;
+        match options.freshness.bad.take() {
+            // The real server notices it late in a watch.
+            Some(text) if options.watch => {
+                return Err(Refusal::new(
+                    500,
+                    "",
+                    format!("resourceVersion: Invalid value: {text:?}"),
+                ));
+            }
+            Some(text) => version(&text).map(drop)?,
+            None => {}
+        }
+        options.check_match()?;
         Ok(options)
+    }
+
+    /// The version that a list must be of, if it must be of one.
+    pub fn exactly(&self) -> Option<u64> {
+        self.resource_version.filter(|_| self.freshness.relation.as_deref() == Some("Exact"))
+    }
+
+    /// The words about how new an answer must be make sense together.
+    fn check_match(&self) -> Result<(), Refusal> {
+        let wanted = self.freshness.relation.as_deref();
+        let why = match (self.watch, wanted) {
+            (true, _) if self.events.initial_said && wanted != Some("NotOlderThan") => {
+                "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            }
+            (true, Some(_)) if !self.events.initial_said => {
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            }
+            (false, _) if self.events.initial_said => "sendInitialEvents is forbidden for list",
+            (false, Some(_)) if self.continue_from.is_some() => {
+                "resourceVersionMatch is forbidden when continue is provided"
+            }
+            (false, Some(_)) if !self.freshness.said => {
+                "resourceVersionMatch is forbidden unless resourceVersion is provided"
+            }
+            (false, Some(word)) if !matches!(word, "Exact" | "NotOlderThan") => {
+                "supported values: \"Exact\", \"NotOlderThan\", \"\""
+            }
+            (false, Some("Exact")) if self.resource_version.is_none() => {
+                "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\""
+            }
+            _ => return Ok(()),
+        };
+        let cause = format!("Forbidden: {why}");
+        let details = serde_json::json!({"kind": "ListOptions", "group": "meta.k8s.io", "causes":
+            [{"reason": "FieldValueForbidden", "message": cause.clone(),
+                "field": "resourceVersionMatch"}]});
+        let message =
+            format!("ListOptions.meta.k8s.io \"\" is invalid: resourceVersionMatch: {cause}");
+        Err(Refusal { details, ..Refusal::new(422, "Invalid", message) })
     }
 
     fn set(&mut self, key: &str, value: String) -> Result<(), Refusal> {
@@ -213,8 +284,21 @@ impl Options {
             "watch" => self.watch = yes,
             "limit" => self.limit = number(&value)?,
             "continue" => self.continue_from = Some(value).filter(|token| !token.is_empty()),
-            "resourceVersion" => self.resource_version = version(&value)?,
-            "sendInitialEvents" => self.events.initial = yes,
+            "resourceVersion" => {
+                self.freshness.said = !value.is_empty();
+                match version(&value) {
+                    Ok(version) => self.resource_version = version,
+                    Err(_) => self.freshness.bad = Some(value),
+                }
+            }
+            "resourceVersionMatch" => {
+                self.freshness.relation = Some(value).filter(|word| !word.is_empty());
+            }
+            "includeObject" => self.include_object = value,
+            "sendInitialEvents" => {
+                self.events.initial = yes;
+                self.events.initial_said = true;
+            }
             "allowWatchBookmarks" => self.events.bookmarks = yes,
             "timeoutSeconds" => self.timeout = Some(Duration::from_secs(number(&value)?)),
             "dryRun" if value == "All" => self.dry_run = true,

@@ -19,6 +19,7 @@ use super::list::page_version;
 use super::patch::Patch;
 use super::refusal::Refusal;
 use super::request::{Options, Route, Target, route};
+use super::review::is_asked_at;
 use super::server::{Answer, Inner};
 use super::state::{Ask, State};
 use super::view::View;
@@ -64,12 +65,14 @@ async fn respond(
     parts: &Parts,
     body: &Bytes,
 ) -> Result<Answer, Refusal> {
-    if parts.method == Method::POST {
-        let enforced = server.enforces_roles.load(Ordering::Relaxed);
-        let reviewed = server.state().review(parts.uri.path(), &who, enforced, body);
-        if let Some(answer) = reviewed {
-            return answer.map(|answer| show(201, &answer));
+    if is_asked_at(parts.uri.path()) {
+        if parts.method != Method::POST {
+            return Err(Refusal::method_not_allowed());
         }
+        let enforced = server.enforces_roles.load(Ordering::Relaxed);
+        let now = server.clock.now();
+        let reviewed = server.state().review(parts.uri.path(), &who, enforced, now, body);
+        return reviewed.map(|answer| show(201, &answer));
     }
     let registry = server.state().registry.clone();
     let target = match route(&registry, parts.uri.path())? {
@@ -186,7 +189,7 @@ impl Request {
             server.state().authorize(&ask, call, &body)?;
         }
         if self.verb == Verb::Watch {
-            return follow(server, ask, self.view(), call);
+            return follow(server, ask, self.view()?, call);
         }
         let mut state = server.state();
         let resource = ask.kind().store.clone();
@@ -194,7 +197,8 @@ impl Request {
             (Some(age), Verb::Get | Verb::List) => state.store.rewind(&resource, age),
             // All pages of a list are of one moment.
             (None, Verb::List) => {
-                page_version(&ask).and_then(|version| state.store.rewind_to(&resource, version))
+                let version = page_version(&ask).or(ask.options.exactly());
+                version.and_then(|version| state.store.rewind_to(&resource, version))
             }
             _ => None,
         };
@@ -205,13 +209,13 @@ impl Request {
         answer
     }
 
-    fn view(&self) -> View {
+    fn view(&self) -> Result<View, Refusal> {
         let accept = self.parts.headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-        View::parse(accept.unwrap_or_default())
+        View::parse(accept.unwrap_or_default(), &self.options.include_object)
     }
 
     fn act(&self, state: &mut State, ask: &Ask) -> Result<Answer, Refusal> {
-        let (parts, body, view) = (&self.parts, &self.body, self.view());
+        let (parts, body, view) = (&self.parts, &self.body, self.view()?);
         if let Some(subresource) = ask.target.subresource.clone() {
             return below(state, ask, &subresource, self.verb, parts, body);
         }
@@ -222,14 +226,17 @@ impl Request {
                 Ok(show(200, &one(&state.find(ask.kind(), &key)?)))
             }
             Verb::List => Ok(show(200, &state.list(ask, view)?)),
-            Verb::Create => Ok(show(201, &*state.create(ask, read_json(body)?)?)),
+            Verb::Create => Ok(show(201, &one(&state.create(ask, read_json(body)?)?))),
             Verb::Update => {
                 let wanted = read_json(body)?;
                 let there = ask.target.key().is_some_and(|key| state.store.get(&key).is_some());
                 let written = state.update(ask, Part::Whole, |_| Ok(wanted))?;
-                Ok(show(if there { 200 } else { 201 }, &written))
+                Ok(show(if there { 200 } else { 201 }, &one(&written)))
             }
-            Verb::Patch => patch(state, ask, Part::Whole, parts, body),
+            Verb::Patch => {
+                let (code, patched) = patch(state, ask, Part::Whole, parts, body)?;
+                Ok(show(code, &one(&patched)))
+            }
             Verb::Delete => Ok(show(200, &state.delete(ask)?)),
             Verb::DeleteCollection => Ok(show(200, &state.delete_collection(ask)?)),
             Verb::Watch => unreachable!("answered above"),
@@ -284,7 +291,10 @@ fn below(
             let wanted = read_json(body)?;
             Ok(show(200, &*state.update(ask, Part::Status, |_| Ok(wanted))?))
         }
-        Verb::Patch if is_status => patch(state, ask, Part::Status, parts, body),
+        Verb::Patch if is_status => {
+            let (code, patched) = patch(state, ask, Part::Status, parts, body)?;
+            Ok(show(code, &patched))
+        }
         Verb::Get | Verb::Update | Verb::Patch if subresource == "scale" => {
             let change = match verb {
                 Verb::Get => None,
@@ -313,7 +323,7 @@ fn patch(
     part: Part,
     parts: &Parts,
     body: &Bytes,
-) -> Result<Answer, Refusal> {
+) -> Result<(u16, Arc<Value>), Refusal> {
     let kind = ask.kind().clone();
     let patch = read_patch(parts, body)?;
     if matches!(patch, Patch::Strategic(_)) && !kind.strategic() {
@@ -324,8 +334,7 @@ fn patch(
         ));
     }
     if let Patch::Apply(applied) = &patch {
-        let (code, object) = state.apply(ask, part, applied)?;
-        return Ok(show(code, &object));
+        return state.apply(ask, part, applied);
     }
     let schema = kind.versions[ask.target.version].schema();
     let changed = state.update(ask, part, |object| patch.apply(object, schema));
@@ -336,7 +345,7 @@ fn patch(
         }
         _ => refusal,
     })?;
-    Ok(show(200, &changed))
+    Ok((200, changed))
 }
 
 fn read_patch(parts: &Parts, body: &Bytes) -> Result<Patch, Refusal> {

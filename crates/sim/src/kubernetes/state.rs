@@ -84,6 +84,7 @@ impl State {
         for definition in state.registry.installed(now).iter() {
             let name = definition["metadata"]["name"].as_str().unwrap_or_default();
             state.store.install(&definition_key(name), definition.clone());
+            state.store.begin(name, state.store.version());
         }
         for name in ["default", "kube-node-lease", "kube-public", "kube-system"] {
             state.install_namespace(name, now);

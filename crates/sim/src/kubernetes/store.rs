@@ -189,6 +189,12 @@ impl Store {
         object
     }
 
+    /// Says that a kind came to be at `version`: nobody can watch it from an earlier one.
+    pub fn begin(&mut self, resource: &str, version: u64) {
+        let collection = self.collections.entry(resource.into()).or_default();
+        collection.forgotten = collection.forgotten.max(version);
+    }
+
     /// Puts an object there that has its version already, before anybody can watch.
     pub fn install(&mut self, key: &ObjectKey, object: Arc<Value>) {
         let version = object["metadata"]["resourceVersion"].as_str();

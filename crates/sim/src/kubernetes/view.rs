@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::column::{Cell, Column};
 use super::kind::{Kind, Nature};
+use super::refusal::Refusal;
 use super::state::present;
 
 /// The form of an answer.
@@ -16,25 +17,46 @@ pub(crate) enum View {
     Whole,
     /// `PartialObjectMetadata`.
     Metadata,
-    /// A `Table` with a row for each.
-    Table,
+    /// A `Table` with a row for each, and beside its cells as much of the object.
+    Table(Beside),
+}
+
+/// What a row of a table shows beside its cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beside {
+    Nothing,
+    Metadata,
+    Object,
 }
 
 impl View {
-    /// Reads an `Accept` header; the first form that we know wins.
-    pub fn parse(accept: &str) -> Self {
+    /// Reads an `Accept` header; the first form that we know wins. `beside` is what the query says
+    /// of a table's rows.
+    pub fn parse(accept: &str, beside: &str) -> Result<Self, Refusal> {
+        if accept.is_empty() {
+            return Ok(Self::Whole);
+        }
         for form in accept.split(',') {
-            let parameter =
-                form.split(';').map(str::trim).find_map(|part| part.strip_prefix("as="));
-            match parameter {
-                Some("Table") => return Self::Table,
+            let mut parts = form.split(';').map(str::trim);
+            let media = parts.next().unwrap_or_default();
+            if !matches!(media, "application/json" | "application/*" | "*/*") {
+                continue;
+            }
+            match parts.find_map(|part| part.strip_prefix("as=")) {
+                Some("Table") => return Ok(Self::Table(Beside::parse(beside)?)),
                 Some("PartialObjectMetadata" | "PartialObjectMetadataList") => {
-                    return Self::Metadata;
+                    return Ok(Self::Metadata);
                 }
-                _ => {}
+                Some(_) => {}
+                None => return Ok(Self::Whole),
             }
         }
-        Self::Whole
+        let message = "only the following media types are accepted: application/json";
+        Err(Refusal::new(406, "NotAcceptable", message))
+    }
+
+    pub fn is_table(self) -> bool {
+        matches!(self, Self::Table(_))
     }
 
     /// One object.
@@ -48,9 +70,9 @@ impl View {
         match self {
             Self::Whole => present(kind, version, object),
             Self::Metadata => Arc::new(metadata(object)),
-            Self::Table => {
-                let columns = &kind.versions[version].columns;
-                Arc::new(table(columns, std::slice::from_ref(object), &object["metadata"], now))
+            Self::Table(beside) => {
+                let rows = std::slice::from_ref(object);
+                Arc::new(table(kind, version, rows, (beside, &object["metadata"]), now))
             }
         }
     }
@@ -65,7 +87,7 @@ impl View {
         now: Timestamp,
     ) -> Value {
         match self {
-            Self::Table => table(&kind.versions[version].columns, objects, list, now),
+            Self::Table(beside) => table(kind, version, objects, (beside, list), now),
             Self::Metadata => {
                 let items: Vec<Value> = objects.iter().map(|object| metadata(object)).collect();
                 json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadataList",
@@ -94,18 +116,41 @@ impl View {
     }
 
     /// An object that only tells how far a watch has come.
-    pub fn bookmark(self, kind: &Kind, version: usize, at: u64, initial_end: bool) -> Value {
-        let mut list = json!({"resourceVersion": at.to_string(), "creationTimestamp": null});
+    pub fn bookmark(
+        self,
+        kind: &Kind,
+        version: usize,
+        at: u64,
+        initial_end: bool,
+        now: Timestamp,
+    ) -> Value {
+        let mut metadata = json!({"resourceVersion": at.to_string()});
         if initial_end {
-            list["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
+        let object = json!({"apiVersion": kind.api_version(version), "kind": kind.name,
+            "metadata": metadata});
         match self {
-            Self::Table => json!({"apiVersion": "meta.k8s.io/v1", "kind": "Table",
-                "metadata": list, "columnDefinitions": null, "rows": []}),
-            Self::Metadata => json!({"apiVersion": "meta.k8s.io/v1",
-                "kind": "PartialObjectMetadata", "metadata": list}),
-            Self::Whole => json!({"apiVersion": kind.api_version(version), "kind": kind.name,
-                "metadata": list}),
+            Self::Whole => object,
+            Self::Metadata => self::metadata(&object),
+            Self::Table(beside) => {
+                let empty = [Arc::new(object)];
+                table(kind, version, &empty, (beside, &empty[0]["metadata"]), now)
+            }
+        }
+    }
+}
+
+impl Beside {
+    fn parse(text: &str) -> Result<Self, Refusal> {
+        match text {
+            "" | "Metadata" => Ok(Self::Metadata),
+            "Object" => Ok(Self::Object),
+            "None" => Ok(Self::Nothing),
+            other => Err(Refusal::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: \
+                 must be 'Metadata', 'Object', 'None', or empty"
+            ))),
         }
     }
 }
@@ -115,7 +160,14 @@ fn metadata(object: &Value) -> Value {
         "metadata": object["metadata"]})
 }
 
-fn table(columns: &[Column], objects: &[Arc<Value>], list: &Value, now: Timestamp) -> Value {
+fn table(
+    kind: &Kind,
+    version: usize,
+    objects: &[Arc<Value>],
+    (beside, list): (Beside, &Value),
+    now: Timestamp,
+) -> Value {
+    let columns = &kind.versions[version].columns;
     let head: Vec<Value> = columns
         .iter()
         .map(|column| {
@@ -129,7 +181,12 @@ fn table(columns: &[Column], objects: &[Arc<Value>], list: &Value, now: Timestam
         .map(|object| {
             let cells: Vec<Value> =
                 columns.iter().map(|column| cell(column, object, now)).collect();
-            json!({"cells": cells, "object": metadata(object)})
+            let object = match beside {
+                Beside::Nothing => Value::Null,
+                Beside::Metadata => metadata(object),
+                Beside::Object => Value::clone(&present(kind, version, object)),
+            };
+            json!({"cells": cells, "object": object})
         })
         .collect();
     let version = &list["resourceVersion"];
@@ -151,10 +208,13 @@ fn cell(column: &Column, object: &Value, now: Timestamp) -> Value {
             match found.map(str::parse::<Timestamp>) {
                 Some(Ok(since)) => json!(age(now.duration_since(since).as_secs())),
                 Some(Err(_)) => json!("<invalid>"),
+                // Of custom resources nothing is shown that is not there.
+                None if column.kind == "date" => Value::Null,
                 None => json!("<unknown>"),
             }
         }
         Cell::Path(path) => match (path.first(object), column.kind.as_str()) {
+            (None | Some(Value::Null), _) if column.name == "Name" => json!(""),
             (None | Some(Value::Null), _) => Value::Null,
             (Some(value), "integer" | "number" | "boolean") => value.clone(),
             (Some(Value::String(text)), _) => json!(text),
@@ -211,10 +271,16 @@ mod tests {
 
     #[test]
     fn the_accept_header_chooses_the_form() {
+        let parse = |accept: &str| View::parse(accept, "").map_err(|refusal| refusal.code);
         let table = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
-        assert_eq!(View::parse(table), View::Table);
+        assert_eq!(parse(table), Ok(View::Table(Beside::Metadata)));
         let metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
-        assert_eq!(View::parse(metadata), View::Metadata);
-        assert_eq!(View::parse("application/json"), View::Whole);
+        assert_eq!(parse(metadata), Ok(View::Metadata));
+        let binary = "application/vnd.kubernetes.protobuf,application/json";
+        assert_eq!(parse(binary), Ok(View::Whole));
+        assert_eq!(parse("application/json"), Ok(View::Whole));
+        assert_eq!(parse("text/html"), Err(406));
+        assert_eq!(View::parse(table, "Object"), Ok(View::Table(Beside::Object)));
+        assert!(View::parse(table, "Everything").is_err());
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures::Stream;
 use http_body::Frame;
-use serde_json::Value;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -21,6 +22,8 @@ use super::view::View;
 
 /// How often a watch that asked for bookmarks gets one.
 const BOOKMARK_INTERVAL: Duration = Duration::from_mins(1);
+/// How long before its end a watch that asked for bookmarks gets its last one.
+const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// How long a watch without a time-out lives. The real server draws from half an hour to an hour.
 const LONGEST_WATCH: Duration = Duration::from_mins(30);
 
@@ -31,6 +34,10 @@ struct Watch {
     view: View,
     /// Everything up to this version was told.
     told: u64,
+    /// The server's version when it began: a bookmark that says no more is not sent.
+    began: u64,
+    /// A table's columns were told: they are the same in every event.
+    columns_told: bool,
     news: watch::Receiver<u64>,
     first: Option<Bytes>,
     ends: Instant,
@@ -54,20 +61,17 @@ pub(crate) fn stream(
 ) -> Result<impl Stream<Item = Result<Frame<Bytes>, Infallible>> + Send + use<>, Refusal> {
     let mut watch = {
         let mut state = server.state();
-        state.check_not_future(ask.options.resource_version)?;
         let now = Instant::now();
-        let initial = ask.options.resource_version.is_none() || ask.options.events.initial;
-        let told = match ask.options.resource_version {
-            Some(version) if !initial => version,
-            _ => state.store.version(),
-        };
-        let first = initial.then(|| initial_events(&state, &ask, view));
-        Watch {
+        let ends = now + ask.options.timeout.unwrap_or(LONGEST_WATCH);
+        let asked = ask.options.resource_version;
+        let mut watch = Watch {
             news: state.store.subscribe(&ask.kind().store),
-            told,
-            first: first.filter(|lines| !lines.is_empty()),
-            ends: now + ask.options.timeout.unwrap_or(LONGEST_WATCH),
-            bookmark: ask.options.events.bookmarks.then_some(now + BOOKMARK_INTERVAL),
+            told: asked.unwrap_or_else(|| state.store.version()),
+            began: state.store.version(),
+            columns_told: false,
+            first: None,
+            ends,
+            bookmark: ask.options.events.bookmarks.then(|| next_bookmark(now, ends)),
             over: false,
             lost: false,
             call,
@@ -75,7 +79,13 @@ pub(crate) fn stream(
             server: server.clone(),
             ask,
             view,
+        };
+        if asked.is_none() || watch.ask.options.events.initial {
+            state.check_not_future(asked)?;
+            watch.told = state.store.version();
+            watch.first = watch.initial_events(&state);
         }
+        watch
     };
     watch.news.mark_changed();
     Ok(futures::stream::unfold(watch, |mut watch| async {
@@ -113,9 +123,11 @@ impl Watch {
                     if self.over && self.lost {
                         return Some(gone(self.told, self.told));
                     }
-                    if self.bookmark.is_some() {
-                        self.bookmark = Some(wake + BOOKMARK_INTERVAL);
-                        return Some(self.tell_bookmark());
+                    if self.bookmark.take_if(|due| !self.over && *due <= wake).is_some() {
+                        self.bookmark = Some(next_bookmark(wake, self.ends));
+                        if self.told > self.began {
+                            return Some(self.tell_bookmark());
+                        }
                     }
                 }
             }
@@ -142,15 +154,14 @@ impl Watch {
             let delivery = server
                 .gate
                 .as_ref()
-                .map_or(Delivery::Pass, |gate| gate.deliver(&self.call, event, object));
+                .map_or(Delivery::Pass, |gate| gate.deliver(&self.call, event, &object));
             let now = server.clock.now();
-            let shown = || self.view.one(self.ask.kind(), self.ask.target.version, object, now);
             match delivery {
-                Delivery::Pass => line(&mut lines, event, &shown()),
+                Delivery::Pass => self.tell(&mut lines, event, &object, now),
                 Delivery::Drop => self.lost = true,
                 Delivery::Twice => {
-                    line(&mut lines, event, &shown());
-                    line(&mut lines, event, &shown());
+                    self.tell(&mut lines, event, &object, now);
+                    self.tell(&mut lines, event, &object, now);
                 }
                 Delivery::Coalesce(time) => {
                     self.held = Some(Instant::now() + time);
@@ -168,8 +179,9 @@ impl Watch {
                 }
             }
         }
-        // No write can happen meanwhile: all that is not of this collection is told as well.
-        self.told = told;
+        // No write can happen meanwhile: all that is not of this collection is told as well. A
+        // watch from a version to come waits for that one.
+        self.told = self.told.max(told);
         if lines.is_empty() { None } else { Some(lines.into()) }
     }
 
@@ -190,12 +202,10 @@ impl Watch {
         let mut lines = Vec::new();
         for change in &changed {
             if let Some((event, object)) = concerns(&self.ask, change) {
-                let now = server.clock.now();
-                let shown = self.view.one(self.ask.kind(), self.ask.target.version, object, now);
-                line(&mut lines, event, &shown);
+                self.tell(&mut lines, event, &object, server.clock.now());
             }
         }
-        self.told = state.store.version();
+        self.told = self.told.max(state.store.version());
         if lines.is_empty() { None } else { Some(lines.into()) }
     }
 
@@ -205,26 +215,71 @@ impl Watch {
             return lines;
         }
         let mut lines = Vec::new();
-        let version = self.ask.target.version;
-        line(
-            &mut lines,
-            "BOOKMARK",
-            &self.view.bookmark(self.ask.kind(), version, self.told, false),
-        );
+        self.mark(&mut lines, self.told, false, self.server.clock.now());
         lines.into()
+    }
+
+    /// An `ADDED` for everything that is there, and for those who asked for bookmarks the mark of
+    /// their end.
+    fn initial_events(&mut self, state: &State) -> Option<Bytes> {
+        let mut lines = Vec::new();
+        let now = self.ask.now;
+        let target = self.ask.target.clone();
+        for (_, object) in state.store.objects(&target.kind.store, target.namespace.as_deref()) {
+            if selects(&self.ask, object) {
+                self.tell(&mut lines, "ADDED", object, now);
+            }
+        }
+        if self.ask.options.events.bookmarks {
+            self.mark(&mut lines, state.store.version(), true, now);
+        }
+        if lines.is_empty() { None } else { Some(lines.into()) }
+    }
+
+    fn tell(&mut self, lines: &mut Vec<u8>, event: &str, object: &Arc<Value>, now: Timestamp) {
+        let shown = self.view.one(self.ask.kind(), self.ask.target.version, object, now);
+        self.show(lines, event, shown);
+    }
+
+    fn mark(&mut self, lines: &mut Vec<u8>, at: u64, initial_end: bool, now: Timestamp) {
+        let version = self.ask.target.version;
+        let shown = self.view.bookmark(self.ask.kind(), version, at, initial_end, now);
+        self.show(lines, "BOOKMARK", Arc::new(shown));
+    }
+
+    fn show(&mut self, lines: &mut Vec<u8>, event: &str, mut shown: Arc<Value>) {
+        if self.view.is_table() && std::mem::replace(&mut self.columns_told, true) {
+            Arc::make_mut(&mut shown)["columnDefinitions"] = Value::Null;
+        }
+        line(lines, event, &shown);
     }
 }
 
-/// What a change is to a watch: an object that leaves the selection is deleted to it.
-fn concerns<'a>(ask: &Ask, change: &'a Change) -> Option<(&'static str, &'a Arc<Value>)> {
+/// When the next bookmark is due: in a minute, or a moment before the end.
+fn next_bookmark(now: Instant, ends: Instant) -> Instant {
+    let last = ends.checked_sub(LAST_BOOKMARK).filter(|last| *last > now);
+    let regular = now + BOOKMARK_INTERVAL;
+    last.map_or(regular, |last| last.min(regular))
+}
+
+/// What a change is to a watch: an object that leaves the selection is deleted to it, and it sees
+/// it as it was, at the version of the change.
+fn concerns(ask: &Ask, change: &Change) -> Option<(&'static str, Arc<Value>)> {
     let selected = |object: &Arc<Value>| selects(ask, object);
     let after = change.kind != ChangeKind::Deleted && selected(&change.object);
-    let before = change.previous.as_ref().is_some_and(selected);
+    let before = change.previous.as_ref().filter(|object| selected(object));
     match (before, after) {
-        (false, true) => Some(("ADDED", &change.object)),
-        (true, true) => Some(("MODIFIED", &change.object)),
-        (true, false) => Some(("DELETED", &change.object)),
-        (false, false) => None,
+        (None, true) => Some(("ADDED", change.object.clone())),
+        (Some(_), true) => Some(("MODIFIED", change.object.clone())),
+        (Some(_), false) if change.kind == ChangeKind::Deleted => {
+            Some(("DELETED", change.object.clone()))
+        }
+        (Some(was), false) => {
+            let mut was = Value::clone(was);
+            was["metadata"]["resourceVersion"] = json!(change.version.to_string());
+            Some(("DELETED", Arc::new(was)))
+        }
+        (None, false) => None,
     }
 }
 
@@ -234,22 +289,6 @@ fn selects(ask: &Ask, object: &Value) -> bool {
     target.namespace.as_ref().is_none_or(|wanted| metadata["namespace"] == wanted.as_str())
         && target.name.as_ref().is_none_or(|wanted| metadata["name"] == wanted.as_str())
         && ask.options.selector.matches(object)
-}
-
-/// An `ADDED` for everything that is there, and the mark of their end where it is asked for.
-fn initial_events(state: &State, ask: &Ask, view: View) -> Bytes {
-    let mut lines = Vec::new();
-    let (kind, version) = (ask.kind(), ask.target.version);
-    for (_, object) in state.store.objects(&kind.store, ask.target.namespace.as_deref()) {
-        if selects(ask, object) {
-            line(&mut lines, "ADDED", &view.one(kind, version, object, ask.now));
-        }
-    }
-    if ask.options.events.initial {
-        let end = view.bookmark(kind, version, state.store.version(), true);
-        line(&mut lines, "BOOKMARK", &end);
-    }
-    lines.into()
 }
 
 /// The event that says that the history does not reach back to what was told.

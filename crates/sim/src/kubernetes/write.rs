@@ -177,11 +177,14 @@ impl State {
         if new == *old || ask.options.dry_run {
             return Ok(present(&kind, ask.target.version, &Arc::new(new)));
         }
+        // The write that lets a deleted object go is not stored: watches see it as it was.
+        if is_finished(&kind, &new) {
+            self.remove(&key);
+            self.settle(ask.now);
+            return Ok(present(&kind, ask.target.version, &Arc::new(new)));
+        }
         self.own_changes(ask, part, &old, &new);
         let stored = self.put(&key, new);
-        if is_finished(&kind, &stored) {
-            self.remove(&key);
-        }
         self.settle(ask.now);
         Ok(present(&kind, ask.target.version, &stored))
     }

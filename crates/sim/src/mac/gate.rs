@@ -1,5 +1,14 @@
 //! Where faults come in: every call to a simulated Mac asks here first.
 
+use applecart_mac::{MacError, Output};
+
+use super::tools;
+
+/// The status of a command that the system had no room for, as `sysexits.h` numbers them.
+const OS_ERROR: i32 = 71;
+/// What is said of it.
+const NO_PROCESS: &str = "sh: fork: Resource temporarily unavailable\n";
+
 /// One call, before it happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effect {
@@ -20,6 +29,8 @@ pub enum Verdict {
     Pass,
     /// The connection is lost; it does not happen.
     FailBefore,
+    /// It does nothing, and ends with a status that is not 0.
+    Fails,
     /// No answer, and it does not happen.
     HangBefore,
     /// It happens, and there is no answer.
@@ -45,4 +56,16 @@ impl Gate for Open {
     fn verdict(&self, _: &Effect) -> Verdict {
         Verdict::Pass
     }
+}
+
+/// How a command ends on a Mac that can start no more processes.
+#[expect(clippy::unnecessary_wraps, reason = "a read or a write ends in an error instead")]
+pub(super) fn failed(_: &str) -> Result<Output, MacError> {
+    Ok(tools::fail(OS_ERROR, NO_PROCESS))
+}
+
+/// How a read or a write ends on a Mac that can start no more processes.
+pub(super) fn refused<T>(doing: &str) -> Result<T, MacError> {
+    let (doing, stderr) = (doing.to_owned(), NO_PROCESS.trim_end().to_owned());
+    Err(MacError::Refused { doing, status: OS_ERROR, stderr })
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use applecart_mac::{MacError, Output};
 
 use super::files::Files;
+use super::gate::{failed, refused};
 use super::launchd::{AgentHealth, Domain};
 use super::model::{LOCKED_AFTER_TRIES, Room, Shown};
 use super::{SimMac, tools};
@@ -69,7 +70,7 @@ impl SimMac {
         let mutates = !tools::only_looks(&words(argv));
         let owned = argv.to_vec();
         let act = move |model: &mut super::Model| Ok(tools::run(model, &words(&owned), as_root));
-        self.connect().call(argv.join(" "), mutates, TOOL_TIMEOUT, act).await
+        self.connect().call(argv.join(" "), mutates, TOOL_TIMEOUT, failed, act).await
     }
 
     /// Asks sudo to let the user be root, with a password or without; `what` is for.
@@ -87,7 +88,7 @@ impl SimMac {
                 )),
             })
         };
-        self.connect().call(format!("sudo {what}"), false, TOOL_TIMEOUT, act).await
+        self.connect().call(format!("sudo {what}"), false, TOOL_TIMEOUT, refused, act).await
     }
 
     /// Calls this when the process of a job of root's starts and ends.

@@ -99,7 +99,7 @@ fn start_agent(
     }
     let token = SecretString::from(token);
     let process = Process::Agent(config.node_name().to_owned());
-    let (tart, clock) = (host.tart.clone(), world.settings.clock.clone());
+    let (tart, clock) = (host.tart.clone(), world.process_clock());
     let tailnet = SimTailnet(host.mac.clone());
     let faults = world.settings.faults.clone();
     let throttle = world.settings.scale(THROTTLE);

@@ -88,11 +88,11 @@ impl World {
                 github: Github::new(
                     self.github.service(),
                     "https://api.github.com",
-                    self.settings.clock.clone(),
+                    self.process_clock(),
                 ),
                 dial: dial.clone(),
-                clock: self.settings.clock.clone(),
-                metrics: Metrics::new(self.settings.clock.clone()),
+                clock: self.process_clock(),
+                metrics: Metrics::new(self.process_clock()),
                 settings: (self.tune)(self.settings.provider(&install)),
             };
             let replaced = async {

@@ -59,3 +59,18 @@ async fn a_plain_write_takes_the_fields_that_it_changes() {
     let after = widgets.patch("a", &by("one"), &without).await.unwrap();
     assert_eq!(spec(&after)["replicas"], 7, "it belongs to who scaled");
 }
+
+#[tokio::test(start_paused = true)]
+async fn to_own_a_field_too_is_a_write_and_to_own_it_still_is_none() {
+    let widgets = widgets(&admin(&server()));
+    let apply = async |owner: &str| {
+        let red = wanted(&json!({}), &json!({"colour": "red"}));
+        widgets.patch("a", &by(owner), &red).await.unwrap().metadata.resource_version
+    };
+    let first = apply("one").await;
+    assert_eq!(apply("one").await, first);
+    let second = apply("two").await;
+    assert_ne!(second, first);
+    assert_eq!(apply("two").await, second);
+    assert_eq!(apply("one").await, second);
+}

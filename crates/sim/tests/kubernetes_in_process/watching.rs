@@ -6,6 +6,7 @@ use std::time::Duration;
 use applecart_sim::kubernetes::Verb;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, PatchParams,
@@ -15,7 +16,9 @@ use kube::runtime::controller::Action;
 use kube::runtime::{Controller, watcher};
 use serde_json::json;
 
-use crate::fixture::{admin, code, config_map, merge, pod, refused, server, widget, widgets};
+use crate::fixture::{
+    admin, code, config_map, merge, pod, refused, server, widget, widget_definition, widgets,
+};
 
 #[tokio::test(start_paused = true)]
 async fn lists_select_and_come_in_pages() {
@@ -69,12 +72,103 @@ async fn a_watch_replays_what_happened_since_its_version_and_follows_its_selecti
     let since = first.resource_version().unwrap();
     let watch = WatchParams::default().labels("on").timeout(90);
     let stream = maps.watch(&watch, &since).await.unwrap();
-    let events: Vec<String> = stream.map_ok(|event| told(&event)).try_collect().await.unwrap();
-    assert_eq!(events, ["added a", "modified a", "deleted a", "bookmark", "bookmark"]);
+    let events: Vec<WatchEvent<ConfigMap>> = stream.try_collect().await.unwrap();
+    let said: Vec<String> = events.iter().map(told).collect();
+    assert_eq!(said, ["added a", "modified a", "deleted a"]);
+    // What leaves the selection is told as it was, at the version at which it left.
+    let WatchEvent::Deleted(last) = &events[2] else { unreachable!("it said so") };
+    assert_eq!(last.labels()["on"], "2");
+    assert_eq!(last.resource_version(), maps.get("a").await.unwrap().resource_version());
     let stream =
         maps.watch(&WatchParams::default().timeout(1).disable_bookmarks(), "0").await.unwrap();
     let events: Vec<String> = stream.map_ok(|event| told(&event)).try_collect().await.unwrap();
     assert_eq!(events, ["added a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_bookmark_comes_before_the_end_and_only_if_it_says_more_than_the_beginning() {
+    let server = server();
+    let maps: Api<ConfigMap> = Api::default_namespaced(admin(&server));
+    let first = maps.create(&PostParams::default(), &config_map("a")).await.unwrap();
+    let since = first.resource_version().unwrap();
+    let watch = async |seconds, change: bool| {
+        let stream = maps.watch(&WatchParams::default().timeout(seconds), &since).await.unwrap();
+        let began = tokio::time::Instant::now();
+        if change {
+            maps.create(&PostParams::default(), &config_map("b")).await.unwrap();
+        }
+        let told = stream.map_ok(|event| (told(&event), began.elapsed().as_secs()));
+        let told: Vec<(String, u64)> = told.try_collect().await.unwrap();
+        if change {
+            maps.delete("b", &DeleteParams::default()).await.unwrap();
+        }
+        told.into_iter().filter(|(event, _)| event == "bookmark").map(|(_, at)| at).collect()
+    };
+    let none: Vec<u64> = watch(90, false).await;
+    assert!(none.is_empty());
+    assert_eq!(watch(90, true).await, [60, 88]);
+    let short: Vec<u64> = watch(1, true).await;
+    assert!(short.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_let_go_is_told_once_and_a_pods_deletion_before_it_goes() {
+    let server = server();
+    let maps: Api<ConfigMap> = Api::default_namespaced(admin(&server));
+    let mut held = config_map("a");
+    held.metadata.finalizers = Some(vec!["test.dev/held".to_owned()]);
+    let since = maps.create(&PostParams::default(), &held).await.unwrap().resource_version();
+    maps.delete("a", &DeleteParams::default()).await.unwrap();
+    let free = json!({"metadata": {"finalizers": null}});
+    maps.patch("a", &PatchParams::default(), &merge(&free)).await.unwrap();
+    let watch = WatchParams::default().timeout(1).disable_bookmarks();
+    let stream = maps.watch(&watch, &since.unwrap()).await.unwrap();
+    let events: Vec<WatchEvent<ConfigMap>> = stream.try_collect().await.unwrap();
+    assert_eq!(events.iter().map(told).collect::<Vec<_>>(), ["modified a", "deleted a"]);
+    let WatchEvent::Deleted(last) = &events[1] else { unreachable!("it said so") };
+    assert_eq!(last.finalizers(), ["test.dev/held"], "as it was");
+    let pods: Api<Pod> = Api::default_namespaced(admin(&server));
+    let since = pods.create(&PostParams::default(), &pod("a", Some("x"))).await.unwrap();
+    pods.delete("a", &DeleteParams::default().grace_period(0)).await.unwrap();
+    let stream = pods.watch(&watch, &since.resource_version().unwrap()).await.unwrap();
+    let events: Vec<WatchEvent<Pod>> = stream.try_collect().await.unwrap();
+    assert!(matches!(&events[..], [WatchEvent::Modified(marked), WatchEvent::Deleted(_)]
+        if marked.metadata.deletion_timestamp.is_some()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_watches_a_kind_from_before_its_time_and_one_to_come_waits() {
+    let server = server();
+    let client = admin(&server);
+    let watch = WatchParams::default().timeout(1).disable_bookmarks();
+    let stream = widgets(&client).watch(&watch, "1").await.unwrap();
+    let events: Vec<WatchEvent<DynamicObject>> = stream.try_collect().await.unwrap();
+    // The one definition of this cluster is its first object.
+    assert!(events.is_empty());
+    let later = gears(&client).await;
+    let stream = later.watch(&watch, "1").await.unwrap();
+    let events: Vec<WatchEvent<DynamicObject>> = stream.try_collect().await.unwrap();
+    assert!(matches!(&events[..], [WatchEvent::Error(status)] if status.code == 410));
+    let maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let stream = maps.watch(&watch, "1000000").await.unwrap();
+    maps.create(&PostParams::default(), &config_map("a")).await.unwrap();
+    let events: Vec<WatchEvent<ConfigMap>> = stream.try_collect().await.unwrap();
+    assert!(events.is_empty());
+}
+
+/// Gears, of a kind that is defined while the server runs.
+async fn gears(client: &kube::Client) -> Api<DynamicObject> {
+    let mut definition = widget_definition();
+    definition.metadata.name = Some("gears.test.dev".to_owned());
+    "Gear".clone_into(&mut definition.spec.names.kind);
+    "gears".clone_into(&mut definition.spec.names.plural);
+    definition.spec.names.singular = None;
+    definition.spec.names.short_names = None;
+    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+    definitions.create(&PostParams::default(), &definition).await.unwrap();
+    let kind = GroupVersionKind::gvk("test.dev", "v1", "Gear");
+    let resource = ApiResource::from_gvk_with_plural(&kind, "gears");
+    Api::namespaced_with(client.clone(), "default", &resource)
 }
 
 #[tokio::test(start_paused = true)]

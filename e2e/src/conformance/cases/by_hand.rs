@@ -183,8 +183,10 @@ fn pod(spec: Value) -> Value {
     pod
 }
 
+/// A Pod that no scheduler looks at.
 fn plain() -> Value {
-    json!({"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": false})
+    json!({"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": false,
+        "schedulerName": "nobody"})
 }
 
 fn pods() -> Vec<Case> {
@@ -236,7 +238,13 @@ fn pods() -> Vec<Case> {
             let go = ask("DELETE", one(PODS));
             around(bound, vec![go.clone(), go, get(one(PODS))])
         }),
-        case("Pod: deleted while unbound", around(plain(), vec![ask("DELETE", one(PODS))])),
+        case("Pod: deleted while unbound", {
+            let watch = "watch=true&timeoutSeconds=1&fieldSelector=metadata.name%3Done";
+            let mut story = vec![get(PODS)];
+            story.extend(around(plain(), vec![ask("DELETE", one(PODS))]));
+            story.push(get(format!("{PODS}?{watch}&resourceVersion={{start}}")));
+            story
+        }),
         case("Pod: listed by Node", {
             let bound = json!({"containers": [{"name": "c", "image": "i"}], "nodeName": "somewhere",
                 "automountServiceAccountToken": false});

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{MERGE, Story, delete, get, patch, post};
+use super::{MERGE, Story, around, delete, get, patch, post};
 use crate::conformance::kinds::Kind;
 
 /// A uid that no object has.
@@ -71,8 +71,8 @@ fn bodies(kind: &Kind) -> Vec<Story> {
     let then_gone = |object: Value| vec![post(&all, object), delete(&one)];
     let strict = format!("{all}?fieldValidation=Strict");
     vec![
-        ("create", vec![post(&all, object()), get(&one), delete(&one)]),
-        ("create twice", vec![post(&all, object()), post(&all, object()), delete(&one)]),
+        ("create", around(kind, vec![get(&one)])),
+        ("create twice", around(kind, vec![post(&all, object())])),
         ("create for practice", vec![post(format!("{all}?dryRun=All"), object()), get(&one)]),
         ("create for some practice", vec![post(format!("{all}?dryRun=Some"), object())]),
         ("create, kind left out", then_gone(without("kind"))),

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{MERGE, Story, around, delete, get, patch};
+use super::{MERGE, Request, Story, around, delete, get, patch, settled};
 use crate::conformance::kinds::Kind;
 
 const OPERATIONS: &str = "application/json-patch+json";
@@ -89,30 +89,29 @@ fn operations(kind: &Kind) -> Vec<Story> {
 fn applies(kind: &Kind) -> Vec<Story> {
     let one = kind.path_of("one");
     let by = |owner: &str| format!("{one}?fieldManager={owner}");
+    let first = |owner: &str, requests: Vec<Request>| {
+        let applied = vec![patch(APPLY, by(owner), kind.object("one"))];
+        [applied, settled(kind, "one"), requests, vec![delete(&one)]].concat()
+    };
     let mut less = kind.object("one");
-    less["metadata"] = json!({"name": "one"});
+    if let Some(metadata) = less["metadata"].as_object_mut() {
+        metadata.remove("labels");
+    }
     vec![
         ("apply without an owner", { vec![patch(APPLY, &one, kind.object("one")), delete(&one)] }),
-        ("apply", { vec![patch(APPLY, by("suite"), kind.object("one")), get(&one), delete(&one)] }),
-        ("apply twice", {
-            let apply = || patch(APPLY, by("suite"), kind.object("one"));
-            vec![apply(), apply(), delete(&one)]
-        }),
+        ("apply", first("suite", vec![get(&one)])),
+        ("apply twice", { first("suite", vec![patch(APPLY, by("suite"), kind.object("one"))]) }),
         ("apply to what is there", {
             around(kind, vec![patch(APPLY, by("suite"), kind.object("one")), get(&one)])
         }),
         ("apply, then apply less", {
-            let all = patch(APPLY, by("suite"), kind.object("one"));
-            vec![all, patch(APPLY, by("suite"), less), get(&one), delete(&one)]
+            first("suite", vec![patch(APPLY, by("suite"), less), get(&one)])
         }),
         ("apply against another owner", {
             let theirs = || kind.changed("one");
-            vec![
-                patch(APPLY, by("first"), kind.object("one")),
-                patch(APPLY, by("second"), theirs()),
-                patch(APPLY, format!("{}&force=true", by("second")), theirs()),
-                delete(&one),
-            ]
+            let forced = format!("{}&force=true", by("second"));
+            let second = patch(APPLY, by("second"), theirs());
+            first("first", vec![second, patch(APPLY, forced, theirs())])
         }),
         ("apply with a version", {
             let mut object = kind.object("one");

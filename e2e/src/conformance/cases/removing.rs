@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{MERGE, Story, around, ask, delete, get, patch, send};
+use super::{MERGE, Story, around, ask, delete, get, patch, send, until};
 use crate::conformance::kinds::Kind;
 
 /// How an object can be deleted.
@@ -27,7 +27,10 @@ pub fn stories(kind: &Kind) -> Vec<Story> {
         ("delete for practice", query("dryRun=All")),
         ("delete with a bad policy", query("propagationPolicy=Never")),
         ("delete in the background", query("propagationPolicy=Background")),
-        ("delete and orphan", query("propagationPolicy=Orphan")),
+        ("delete and orphan", {
+            let go = format!("{one}?gracePeriodSeconds=0&propagationPolicy=Orphan");
+            around(kind, vec![ask("DELETE", go), until(404, get(&one))])
+        }),
         ("delete all", {
             let some = format!("{all}?labelSelector=suite%3Dconformance&gracePeriodSeconds=0");
             around(kind, vec![ask("DELETE", some), get(&one)])
