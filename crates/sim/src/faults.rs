@@ -27,7 +27,9 @@ use tokio::time::Instant;
 pub use fault::{Class, Edge, Fault, possible};
 pub use mac::GatedDial;
 pub use tart::GatedTart;
-pub use trace::{PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER, Step, table};
+pub use trace::{
+    PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER, SECOND_RUNNER_POOLS, Step, table,
+};
 
 /// How long a late effect takes to arrive: shorter than the wait of a claim for renames of others.
 const LATE: Duration = Duration::from_secs(10);

@@ -316,6 +316,12 @@ impl SimMac {
         self.lock().model.wrong_ever
     }
 
+    /// How often a wrong password was tried since a right one, or since it booted.
+    #[must_use]
+    pub fn wrong_in_a_row(&self) -> u32 {
+        self.lock().model.wrong_in_a_row
+    }
+
     /// Whether a user is logged in on the screen.
     #[must_use]
     pub fn has_session(&self) -> bool {

@@ -16,6 +16,10 @@ use crate::world::{Hands, POOL_PREFIX, Sight};
 
 /// The objects that own hosts.
 const MACHINES: &str = "scalewayapplesiliconmachines.infrastructure.cluster.x-k8s.io";
+/// The objects that own runners.
+const POOLS: &str = "runnerpools.tuist.dev";
+/// How often a password may be tried that is wrong: macOS locks the account at the third time.
+const MOST_TRIES: u32 = 2;
 
 /// Looks at one world after every effect, and remembers what it must compare.
 pub struct Safety {
@@ -33,8 +37,10 @@ struct Memory {
     wipes: BTreeMap<ServerId, u64>,
     /// The names of hosts that are nobody's here.
     foreign: BTreeMap<ServerId, (String, u64)>,
-    /// How far each Pod was.
+    /// How far each Pod was that there is.
     phases: BTreeMap<String, String>,
+    /// How many runners of each pool lived, by the pool's UID.
+    alive: BTreeMap<String, usize>,
     /// Machines that were reported provisioned.
     provisioned: BTreeSet<String>,
 }
@@ -43,12 +49,13 @@ struct Memory {
 struct Seen {
     hosts: Vec<HostView>,
     machines: Vec<Arc<Value>>,
+    nodes: Vec<Arc<Value>>,
     pods: Vec<Arc<Value>>,
 }
 
 impl Safety {
     /// How many things one look looks for.
-    pub const INVARIANTS: u64 = 12;
+    pub const INVARIANTS: u64 = 17;
 
     /// Oracles for the world that is seen.
     #[must_use]
@@ -69,6 +76,7 @@ impl Safety {
         let seen = Seen {
             hosts: self.sight.scaleway().hosts(),
             machines: self.sight.objects(MACHINES),
+            nodes: self.sight.objects("nodes"),
             pods: self.sight.objects("pods"),
         };
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,7 +90,11 @@ impl Safety {
         memory.nobody_is_wiped(&seen)?;
         memory.pods_move_forward(&seen)?;
         memory.provisioned_stays(&seen, hands)?;
+        ready_has_a_node(&seen)?;
         busy_runners_stay(&seen)?;
+        memory.runners_are_wanted(&seen, &self.sight.objects(POOLS))?;
+        self.runners_have_accounts(&seen)?;
+        self.nobody_guesses()?;
         self.vms_have_pods(&seen)
     }
 
@@ -99,6 +111,30 @@ impl Safety {
             }
         }
         Ok(())
+    }
+
+    /// S43: a runner has its account as long as there is one of it.
+    fn runners_have_accounts(&self, seen: &Seen) -> Result<(), String> {
+        let runs = |pod: &&Arc<Value>| !pod["metadata"]["labels"][label::RUNNER_POOL].is_null();
+        let mut runners = seen.pods.iter().filter(runs).peekable();
+        if runners.peek().is_none() {
+            return Ok(());
+        }
+        let accounts = self.sight.objects("serviceaccounts");
+        let name = |object: &Value| text(&object["metadata"]["name"]).to_owned();
+        let named: BTreeSet<String> = accounts.iter().map(|account| name(account)).collect();
+        match runners.find(|pod| !named.contains(text(&pod["metadata"]["name"]))) {
+            Some(pod) => Err(format!("accounts: runner {} has no account", name(pod))),
+            None => Ok(()),
+        }
+    }
+
+    /// S18: nobody tries a password for a third time that was wrong twice.
+    fn nobody_guesses(&self) -> Result<(), String> {
+        match self.sight.wrong_in_a_row().find(|(_, wrong)| *wrong > MOST_TRIES) {
+            Some((id, wrong)) => Err(format!("guessed: {wrong} wrong passwords in a row on {id}")),
+            None => Ok(()),
+        }
     }
 
     /// S29: each VM that runs is a Pod's that exists.
@@ -175,6 +211,17 @@ fn who_ordered<'a>(seen: &'a Seen, host: &HostView) -> Option<&'a Value> {
     seen.machines.iter().find(asks).map(|machine| &**machine)
 }
 
+/// The Machine that was provisioned on a host, and shall stay.
+fn lives_on<'a>(seen: &'a Seen, host: &HostView) -> Option<&'a str> {
+    let lives = |machine: &&Arc<Value>| {
+        let status = &machine["status"];
+        status["serverID"] == host.id.as_str()
+            && status["initialization"]["provisioned"] == true
+            && !is_deleted(machine)
+    };
+    seen.machines.iter().find(lives).map(|machine| text(&machine["metadata"]["name"]))
+}
+
 /// Whether a person wants this host to go with the Machine that has it.
 fn terminates(seen: &Seen, host: &HostView) -> bool {
     let uid = match NameClass::read(&host.name, POOL_PREFIX) {
@@ -233,6 +280,19 @@ fn bound_to_one(seen: &Seen) -> Result<(), String> {
     Ok(())
 }
 
+/// S13: whoever is Ready has a Node.
+fn ready_has_a_node(seen: &Seen) -> Result<(), String> {
+    let nodes: BTreeSet<&str> =
+        seen.nodes.iter().map(|node| text(&node["metadata"]["name"])).collect();
+    for machine in seen.machines.iter().filter(|machine| !is_deleted(machine)) {
+        let name = text(&machine["metadata"]["name"]);
+        if machine["status"]["ready"] == true && !nodes.contains(name) {
+            return Err(format!("ready-early: {name} is Ready, and there is no such Node"));
+        }
+    }
+    Ok(())
+}
+
 /// S37: a runner with a job is never deleted.
 fn busy_runners_stay(seen: &Seen) -> Result<(), String> {
     for pod in &seen.pods {
@@ -246,7 +306,8 @@ fn busy_runners_stay(seen: &Seen) -> Result<(), String> {
 }
 
 impl Memory {
-    /// S4: a host is never wiped while it carries the name of a Machine that lives, or its claim.
+    /// S4: a host is never wiped while it carries the name of a Machine that lives, or its claim;
+    /// whatever it is called, not while a Machine lives that was provisioned on it.
     fn nobody_is_wiped(&mut self, seen: &Seen) -> Result<(), String> {
         for host in &seen.hosts {
             let before = self.wipes.insert(host.id.clone(), host.generation);
@@ -266,6 +327,9 @@ impl Memory {
             });
             if let (true, Some(_)) = (wiped, owner) {
                 return Err(format!("wiped-under-owner: {} was wiped as {}", host.id, host.name));
+            }
+            if let (true, Some(name)) = (wiped, lives_on(seen, host)) {
+                return Err(format!("released-alive: {} was wiped, and {name} lives", host.id));
             }
         }
         Ok(())
@@ -347,12 +411,16 @@ impl Memory {
             "Succeeded" | "Failed" => 2,
             _ => 0,
         };
+        // Pods that are gone are forgotten: a demo has no end.
+        let earlier = std::mem::take(&mut self.phases);
         for pod in &seen.pods {
             let phase = text(&pod["status"]["phase"]).to_owned();
             let uid = text(&pod["metadata"]["uid"]).to_owned();
-            let Some(before) = self.phases.insert(uid, phase.clone()) else { continue };
-            let ended = rank(&before) == 2 && before != phase;
-            if rank(&phase) < rank(&before) || ended {
+            let before = earlier.get(&uid);
+            self.phases.insert(uid, phase.clone());
+            let Some(before) = before else { continue };
+            let ended = rank(before) == 2 && *before != phase;
+            if rank(&phase) < rank(before) || ended {
                 let name = text(&pod["metadata"]["name"]);
                 return Err(format!("phases: Pod {name} went from {before} to {phase}"));
             }
@@ -360,8 +428,35 @@ impl Memory {
         Ok(())
     }
 
+    /// S38: no runner is made where there are enough of them. Where fewer are wanted than there
+    /// were, those who have work stay.
+    fn runners_are_wanted(&mut self, seen: &Seen, pools: &[Arc<Value>]) -> Result<(), String> {
+        let lives = |pod: &Value| {
+            !is_deleted(pod) && !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
+        };
+        let before = std::mem::take(&mut self.alive);
+        for pool in pools {
+            let uid = text(&pool["metadata"]["uid"]);
+            let of_pool = |pod: &&Arc<Value>| {
+                pod["metadata"]["ownerReferences"][0]["uid"] == uid && lives(pod)
+            };
+            let alive = seen.pods.iter().filter(of_pool).count();
+            let wanted = pool["spec"]["replicas"].as_u64().filter(|_| !is_deleted(pool));
+            let wanted = usize::try_from(wanted.unwrap_or_default()).unwrap_or(usize::MAX);
+            if alive > wanted.max(before.get(uid).copied().unwrap_or_default()) {
+                let name = text(&pool["metadata"]["name"]);
+                return Err(format!("surplus: {name} has {alive} runners, {wanted} are wanted"));
+            }
+            self.alive.insert(uid.to_owned(), alive);
+        }
+        Ok(())
+    }
+
     /// The contract: provisioned is never taken back.
     fn provisioned_stays(&mut self, seen: &Seen, hands: &Hands) -> Result<(), String> {
+        let lives: BTreeSet<&str> =
+            seen.machines.iter().map(|machine| text(&machine["metadata"]["uid"])).collect();
+        self.provisioned.retain(|uid| lives.contains(uid.as_str()));
         for machine in &seen.machines {
             let uid = text(&machine["metadata"]["uid"]);
             if machine["status"]["initialization"]["provisioned"] == true {

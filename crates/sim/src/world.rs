@@ -9,6 +9,7 @@ mod crew;
 mod dispatch;
 mod hands;
 mod power;
+mod secrets;
 mod settings;
 mod sight;
 mod time;
@@ -31,11 +32,10 @@ use futures::{FutureExt, StreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PostParams};
 use kube::{Api, ResourceExt};
-use secrecy::ExposeSecret;
 use tokio::sync::{Notify, watch};
 
 use crate::cluster_api::{self, Manifests};
-use crate::faults::{PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER};
+use crate::faults::{PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER, SECOND_RUNNER_POOLS};
 use crate::github::SimGithub;
 use crate::kubernetes::{ApiServer, Identity, Registry};
 use crate::mac::{SimMac, SimNetwork};
@@ -43,7 +43,7 @@ use crate::scaleway::{HostSpec, Scaleway};
 use crate::tart::SimTart;
 
 pub use crew::Install;
-pub use hands::Hands;
+pub use hands::{Hands, Pause};
 pub use settings::WorldSettings;
 pub use sight::Sight;
 pub use view::{Chaos, HostRow, View};
@@ -331,14 +331,6 @@ impl World {
         FOREIGN
     }
 
-    /// The passwords that the Macs have now.
-    #[must_use]
-    pub fn passwords(&self) -> Vec<String> {
-        let hosts = self.sight.hosts();
-        let secrets = hosts.keys().filter_map(|id| self.scaleway().mac_secrets(id));
-        secrets.map(|secrets| secrets.password.expose_secret().to_owned()).collect()
-    }
-
     /// The job of a runner, or the work of any Pod, is done: its guest shuts down.
     pub fn finish_job(&self, pod: &Pod) {
         let namespace = pod.namespace().unwrap_or_default();
@@ -352,9 +344,15 @@ impl World {
 
     /// The runner-pool controller's process, started again whenever it crashes.
     async fn pools(&self) {
+        // Two clusters have one each: what ends one must not end the other.
+        let (process, account) = if self.is_second {
+            (Process::SecondRunnerPools, SECOND_RUNNER_POOLS)
+        } else {
+            (Process::RunnerPools, RUNNER_POOLS)
+        };
         loop {
             let pools = RunnerPools {
-                client: self.api().client(Identity::service_account(NAMESPACE, RUNNER_POOLS)),
+                client: self.api().client(Identity::service_account(NAMESPACE, account)),
                 namespace: Some(NAMESPACE.to_owned()),
                 clock: self.process_clock(),
                 dispatch_url: "https://ci.example/api/internal/runners/dispatch".to_owned(),
@@ -362,7 +360,7 @@ impl World {
             };
             tokio::select! {
                 biased;
-                () = self.crashed(&Process::RunnerPools) => {}
+                () = self.crashed(&process) => {}
                 () = pools.run() => {
                     tracing::error!("the runner pools ended; they are started again");
                     tokio::time::sleep(self.settings.period()).await;

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::apart::{apart, from_text, to_text};
-use crate::oracle::Limits;
+use crate::oracle::Course;
 use crate::run::{Case, End, play_here, prepare};
 
 /// A second crash comes at each later effect.
@@ -40,6 +40,8 @@ pub struct Found {
     pub broken: Vec<(Case, String)>,
     /// The digest of the trace of each plan with one fault.
     pub digests: Vec<(Case, u64)>,
+    /// The most memory that any of them had, as the system counts it.
+    pub most_kib: u64,
 }
 
 /// What a process tells its parent when it ends.
@@ -47,6 +49,15 @@ pub struct Found {
 struct Report {
     found: Found,
     digest: u64,
+    /// How it went, if nothing was violated.
+    course: Option<Course>,
+}
+
+/// A plan, and those that go as it does until something goes wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Branch {
+    case: Case,
+    twigs: Vec<Case>,
 }
 
 /// A process that runs a plan.
@@ -71,7 +82,7 @@ struct State {
     /// What of it is still to come.
     rest: VecDeque<(usize, Fault)>,
     /// Plans that begin later, by the step at which they do.
-    later: BTreeMap<usize, Vec<Case>>,
+    later: BTreeMap<usize, Vec<Branch>>,
     /// What goes wrong a second time.
     seconds: Seconds,
     /// Of the effects from here on one in so many meets a second fault, in processes of their own.
@@ -81,6 +92,8 @@ struct State {
     /// How many children there may be at once.
     most: usize,
     children: Vec<Child>,
+    /// How it went with those who began at this moment as well, and met faults.
+    courses: Vec<(Case, Course)>,
     found: Found,
     /// Where a child tells what it found; the trunk has nobody to tell.
     parent: Option<PipeWriter>,
@@ -88,12 +101,13 @@ struct State {
 
 /// Runs all `cases`, which differ from `calm` in what goes wrong, each in a process of its own that
 /// splits off where it first differs.
-pub fn explore(calm: &Case, cases: Vec<Case>, limits: Option<Limits>, seconds: Seconds) -> Found {
+/// `course` is how it goes without faults, if that is one way.
+pub fn explore(calm: &Case, cases: Vec<Case>, course: Option<Course>, seconds: Seconds) -> Found {
     prepare();
     let most = std::thread::available_parallelism().map_or(1, usize::from);
     let explorer = Arc::new(Explorer::new(calm.clone(), cases, seconds, most));
     let trunk = move || {
-        let ended = catch_unwind(AssertUnwindSafe(|| play_here(&explorer, limits)));
+        let ended = catch_unwind(AssertUnwindSafe(|| play_here(&explorer, course)));
         explorer.finish(ended.unwrap_or_else(|_| End::panicked()))
     };
     apart(trunk).expect("what panics is caught")
@@ -109,10 +123,7 @@ impl Explorer {
     }
 
     fn new(calm: Case, cases: Vec<Case>, seconds: Seconds, most: usize) -> Self {
-        let mut later: BTreeMap<usize, Vec<Case>> = BTreeMap::new();
-        for case in cases {
-            later.entry(case.begins()).or_default().push(case);
-        }
+        let later = parted(branches(cases));
         let state = State {
             case: calm,
             rest: VecDeque::new(),
@@ -122,6 +133,7 @@ impl Explorer {
             effects: 0,
             most,
             children: Vec::new(),
+            courses: Vec::new(),
             found: Found::default(),
             parent: None,
         };
@@ -144,35 +156,23 @@ impl Explorer {
     /// What goes wrong with the next step. Splits this process, if plans part here.
     pub fn choose(&self, ahead: &Ahead) -> Option<Fault> {
         let mut state = self.state();
+        let mut is_new = false;
+        while let Some(branch) = state.next_at(ahead.number) {
+            is_new |= state.part(branch);
+            if state.parent.is_none() && state.later.is_empty() {
+                self.over.notify_one();
+            }
+        }
         let own = state.rest.pop_front_if(|(step, _)| *step == ahead.number);
-        let parting = state.later.remove(&ahead.number).unwrap_or_default();
-        let parts = !parting.is_empty();
-        for case in parting {
-            if state.split(case) {
-                state.later.clear();
-                let first = state.rest.pop_front_if(|(step, _)| *step == ahead.number);
-                state.one_in = state.second_in(first.map(|(_, fault)| fault));
-                drop(state);
-                self.begin(ahead.number);
-                return first.map(|(_, fault)| fault);
-            }
-        }
-        if parts && state.later.is_empty() {
-            self.over.notify_one();
-        }
-        for fault in state.seconds_at(ahead) {
-            let mut case = state.case.clone();
-            case.faults.push((ahead.number, fault));
-            case.silence = None;
-            if state.split(case) {
-                state.one_in = None;
-                state.rest.clear();
-                return Some(fault);
-            }
+        let own = own.map(|(_, fault)| fault);
+        if is_new {
+            state.one_in = state.second_in(own);
+        } else if let Some(second) = state.split_seconds(ahead) {
+            return Some(second);
         }
         drop(state);
         self.begin(ahead.number);
-        own.map(|(_, fault)| fault)
+        own
     }
 
     fn begin(&self, now: usize) {
@@ -187,23 +187,118 @@ impl Explorer {
         while !state.children.is_empty() {
             state.wait_for_one();
         }
-        let trunk = state.parent.is_none();
-        // The trunk's own run is known already, but for what should never be.
-        state.found.plans += usize::from(!trunk);
+        state.judge(&ended);
         let digest = ended.digest();
-        if let Some(violation) = ended.violation {
-            let case = state.case.clone();
-            state.found.broken.push((case, violation));
-        }
         let found = std::mem::take(&mut state.found);
         let Some(mut parent) = state.parent.take() else { return found };
-        let told = to_text(&Report { found, digest });
+        let course = ended.violation.is_none().then_some(ended.course);
+        let told = to_text(&Report { found, digest, course });
         let told = told.is_some_and(|text| parent.write_all(&text).is_ok());
         end(i32::from(!told))
     }
 }
 
+/// Who begins at the same moment begins together: what goes wrong then is compared with how it goes
+/// without.
+fn branches(cases: Vec<Case>) -> Vec<Branch> {
+    let mut begun: BTreeMap<usize, Branch> = BTreeMap::new();
+    let mut branches = Vec::new();
+    for case in cases {
+        let Some(at) = case.at else {
+            branches.push(Branch { case, twigs: vec![] });
+            continue;
+        };
+        let plain = || Case { faults: vec![], silence: None, ..case.clone() };
+        let branch = begun.entry(at).or_insert_with(|| Branch { case: plain(), twigs: vec![] });
+        if case.faults.is_empty() { branch.case = case } else { branch.twigs.push(case) }
+    }
+    branches.extend(begun.into_values());
+    branches
+}
+
+/// By the step at which they begin.
+fn parted(branches: Vec<Branch>) -> BTreeMap<usize, Vec<Branch>> {
+    let mut later: BTreeMap<usize, Vec<Branch>> = BTreeMap::new();
+    for branch in branches {
+        later.entry(branch.case.begins()).or_default().push(branch);
+    }
+    later
+}
+
+/// The most memory that this process had, as the system counts it; 0 where it does not say.
+fn most_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    number.and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
 impl State {
+    /// The next plan that begins at this step.
+    fn next_at(&mut self, number: usize) -> Option<Branch> {
+        let branches = self.later.get_mut(&number)?;
+        // In their order.
+        let next = (!branches.is_empty()).then(|| branches.remove(0));
+        if branches.is_empty() {
+            self.later.remove(&number);
+        }
+        next
+    }
+
+    /// Splits off a process for a plan; whether this is the one, which then splits off those that
+    /// go with it until something goes wrong.
+    fn part(&mut self, Branch { case, twigs }: Branch) -> bool {
+        let is_child = self.split(case);
+        if is_child {
+            self.later = BTreeMap::new();
+            for case in twigs {
+                let begins = case.faults.first().map_or(0, |(step, _)| *step);
+                self.later.entry(begins).or_default().push(Branch { case, twigs: vec![] });
+            }
+        }
+        is_child
+    }
+
+    /// Splits off a process for each second fault; the fault, if this is one of them.
+    fn split_seconds(&mut self, ahead: &Ahead) -> Option<Fault> {
+        for fault in self.seconds_at(ahead) {
+            let mut case = self.case.clone();
+            case.faults.push((ahead.number, fault));
+            case.silence = None;
+            if self.split(case) {
+                self.one_in = None;
+                self.rest.clear();
+                self.later.clear();
+                return Some(fault);
+            }
+        }
+        None
+    }
+
+    /// Notes what is wrong with this process's own run, and with those that are compared with it.
+    fn judge(&mut self, ended: &End) {
+        let is_trunk = self.parent.is_none();
+        // The trunk's own run is known already, but for what should never be.
+        self.found.plans += usize::from(!is_trunk);
+        self.found.most_kib = self.found.most_kib.max(most_kib());
+        if let Some(violation) = &ended.violation {
+            self.found.broken.push((self.case.clone(), violation.clone()));
+            return;
+        }
+        for (case, course) in std::mem::take(&mut self.courses) {
+            if let Err(violation) = course.check(&ended.course) {
+                self.found.broken.push((case, violation));
+            }
+        }
+        // What was drawn for a step after a beginning may never come; what was drawn for the trunk
+        // must.
+        if is_trunk {
+            let untried = std::mem::take(&mut self.later).into_values().flatten();
+            let what = "untried: the story ended before this plan began";
+            self.found.broken.extend(untried.map(|branch| (branch.case, what.to_owned())));
+        }
+    }
+
     /// How many later effects meet a second fault in the process of the case that begins here with
     /// `first`: after a crash all, if pairs are wanted; after a beginning some, in any case.
     fn second_in(&self, first: Option<Fault>) -> Option<usize> {
@@ -215,6 +310,11 @@ impl State {
             true if begins => Some(one_in),
             _ => None,
         }
+    }
+
+    /// Whether this process runs a story that began at some moment, and nothing goes wrong in it.
+    fn is_plain_beginning(&self) -> bool {
+        self.case.at.is_some() && self.case.faults.is_empty()
     }
 
     /// What else goes wrong with the next step, each in a process of its own.
@@ -248,6 +348,7 @@ impl State {
                 self.rest = case.faults.iter().copied().collect();
                 self.case = case;
                 self.children.clear();
+                self.courses.clear();
                 self.found = Found::default();
                 self.parent = Some(tell);
                 // As many at once as there are cores is the trunk's affair.
@@ -276,6 +377,10 @@ impl State {
         };
         self.found.plans += report.found.plans;
         self.found.broken.extend(report.found.broken);
+        self.found.most_kib = self.found.most_kib.max(report.found.most_kib);
+        if let (true, Some(course)) = (self.is_plain_beginning(), report.course) {
+            self.courses.push((case.clone(), course));
+        }
         self.found.digests.push((case, report.digest));
     }
 }

@@ -92,7 +92,7 @@ struct Sweep {
     /// Replay the story without faults.
     #[arg(long, requires = "story")]
     replay: bool,
-    /// Replay with a planted bug, which the oracle of its name must find.
+    /// With a planted bug, which the oracle of its name must find.
     #[arg(long, requires = "story")]
     plant: Option<Bug>,
 }
@@ -106,8 +106,7 @@ fn planned(text: &str) -> Result<(usize, Fault), String> {
 impl Sweep {
     /// The one plan that is asked for, if it is one.
     fn case(&self) -> Option<Case> {
-        let replays =
-            self.replay || !self.fault.is_empty() || self.at.is_some() || self.plant.is_some();
+        let replays = self.replay || !self.fault.is_empty() || self.at.is_some();
         replays.then_some(())?;
         Some(Case {
             story: self.story?,
@@ -127,13 +126,17 @@ impl Sweep {
         let Self { pairs, random, .. } = *self;
         let seconds = Seconds { pairs, one_in: if self.sample.is_some() { one_in } else { LATER } };
         let sample = self.sample.and_then(|sample| usize::try_from(sample).ok());
-        let breadth = Breadth { one_in, seconds, random, long_in: 1000, sample };
+        let breadth = Breadth { one_in, seconds, random, long_in: 1000, sample, bug: self.plant };
         sweep::all(self.story, self.seed, breadth).violations == 0
     }
 }
 
 fn main() -> anyhow::Result<ExitCode> {
-    let sound = match Arguments::parse().verb {
+    perform(Arguments::parse().verb)
+}
+
+fn perform(verb: Verb) -> anyhow::Result<ExitCode> {
+    let sound = match verb {
         Verb::Sweep(sweep) => sweep.run(),
         Verb::Bench { what, hosts } => {
             bench::run(what, hosts)?;
@@ -142,4 +145,22 @@ fn main() -> anyhow::Result<ExitCode> {
         Verb::Soak { minutes, seed } => sweep::soak(Duration::from_mins(minutes), seed),
     };
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exit(arguments: &[&str]) -> ExitCode {
+        let program = ["applecart-sweep", "sweep"];
+        let all = program.iter().chain(arguments);
+        perform(Arguments::try_parse_from(all).expect("arguments").verb).expect("an end")
+    }
+
+    #[test]
+    fn a_sweep_that_finds_something_ends_with_1() {
+        let sampled = ["release", "--sample", "8"];
+        assert_eq!(exit(&sampled), ExitCode::SUCCESS);
+        assert_eq!(exit(&[&sampled[..], &["--plant", "amnesia"]].concat()), ExitCode::FAILURE);
+    }
 }

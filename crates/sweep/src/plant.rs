@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use applecart_api::keys::{label, lease};
 use applecart_api::machine::ScalewayAppleSiliconMachine;
-use applecart_api::name_class::NameClass;
+use applecart_api::name_class::{Marker, NameClass};
 use applecart_core::pod::{Template, VmName};
-use applecart_sim::faults::{PROVIDER, Process};
+use applecart_mac::kcpassword;
+use applecart_sim::faults::{Fault, Faults, PROVIDER, Process};
 use applecart_sim::kubernetes::Identity;
 use applecart_sim::scaleway::{HostSpec, HostView};
 use applecart_sim::world::{NAMESPACE, POOL_PREFIX, World};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
@@ -25,7 +28,7 @@ use crate::story::machines;
 /// How often a bug looks for its chance.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// What a broken controller does. Each is caught by the oracle of its name.
+/// What a broken controller does. Each is caught by one oracle, most by the one of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Bug {
     /// Returns a host to the pool without a wipe (LH1).
@@ -72,10 +75,32 @@ pub enum Bug {
     Silence,
     /// Looks again and again, and never waits (LH25).
     Spins,
-    /// Takes a finalizer away that lets a Machine go on, too late.
+    /// Lets a Machine go on eleven minutes after something went wrong.
     Liveness,
     /// Tells a password (S16).
     Secrets,
+    /// Tells a password that was before a wipe, as macOS hides it, in base64 (S16).
+    Encoded,
+    /// Releases the host of a Machine that lives: gives it that name, and wipes it (S4).
+    ReleasedAlive,
+    /// Says that a Machine is Ready before it has a Node (S13).
+    ReadyEarly,
+    /// Makes a runner more than is asked for (S38).
+    Surplus,
+    /// Takes the account of a runner that there is (S43).
+    Accounts,
+    /// Tries wrong passwords until the account of a Mac is locked (S18).
+    Guessed,
+    /// Asks Scaleway for a host whose Machine is paused (S9).
+    Paused,
+    /// Leaves a host in the pool that counts as not wiped.
+    Unadoptable,
+    /// Forgets a Node beside Machines that stay (C5).
+    Unmatched,
+    /// Lets a Node that was Ready be it no more.
+    NotReady,
+    /// Does something twice, if it died after the first time.
+    Amnesia,
 }
 
 impl fmt::Display for Bug {
@@ -86,14 +111,26 @@ impl fmt::Display for Bug {
 }
 
 /// Lets `bug` loose on the world, and never ends.
-pub async fn plant(world: &World, bug: Option<Bug>) {
+pub async fn plant(world: &World, faults: &Faults, bug: Option<Bug>) {
     let Some(bug) = bug else { return std::future::pending().await };
     loop {
-        if strike(world, bug).await {
+        let struck = match bug {
+            Bug::Liveness => went_wrong(faults, |_| true) && hold_up(world).await,
+            Bug::Amnesia => {
+                went_wrong(faults, |fault| fault == Fault::CrashAfter) && do_again(world).await
+            }
+            bug => strike(world, bug).await,
+        };
+        if struck {
             return std::future::pending().await;
         }
         tokio::time::sleep(LOOK).await;
     }
+}
+
+/// Whether something of this kind went wrong.
+fn went_wrong(faults: &Faults, is: impl Fn(Fault) -> bool) -> bool {
+    faults.look(|steps| steps.iter().any(|step| step.fault.is_some_and(&is)))
 }
 
 /// Does the wrong thing, if this is the moment; whether that was all.
@@ -163,9 +200,134 @@ async fn strike(world: &World, bug: Bug) -> bool {
             false
         }
         Bug::Spins => used.is_some() && spin(world).await,
-        Bug::Liveness => hold_up(world).await,
         Bug::Secrets => tell_password(world).await,
+        Bug::Encoded => hosts.iter().any(|host| host.generation > 0) && tell_hidden(world).await,
+        bug => strike_others(world, bug, used).await,
     }
+}
+
+/// The same for the rest of them; `used` is a host with an agent.
+async fn strike_others(world: &World, bug: Bug, used: Option<&HostView>) -> bool {
+    match (bug, used) {
+        (Bug::ReleasedAlive, Some(host)) => release(world, host).await,
+        (Bug::ReadyEarly, _) => say_ready(world).await,
+        (Bug::Surplus, _) => add_runner(world).await,
+        (Bug::Accounts, _) => take_account(world).await,
+        (Bug::Guessed, Some(host)) => world.mac(&host.id).is_some_and(|mac| {
+            mac.set_locked(true);
+            true
+        }),
+        (Bug::Paused, Some(host)) => {
+            if !world.sight().hands().pauses().is_empty() {
+                let scaleway = world.provider_scaleway(&Process::Provider);
+                let _looked = scaleway.server(&host.zone, &host.id).await;
+            }
+            false
+        }
+        (Bug::Unadoptable, _) => {
+            leave_unwiped(world).await;
+            false
+        }
+        (Bug::Unmatched, _) => leave_node(world).await,
+        (Bug::NotReady, _) if is_ready(world) => {
+            // The story has seen it by then.
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            spoil_nodes(world).await
+        }
+        _ => false,
+    }
+}
+
+/// Gives the host of a Machine that was provisioned its releasing name, and wipes it.
+async fn release(world: &World, host: &HostView) -> bool {
+    let machines = machines(world);
+    let has = |machine: &&ScalewayAppleSiliconMachine| {
+        let status = json!(machine.status);
+        status["initialization"]["provisioned"] == true && status["serverID"] == host.id.as_str()
+    };
+    let uid = machines.iter().find(has).and_then(ResourceExt::uid).and_then(|uid| uid.parse().ok());
+    let (Some(uid), Ok(cluster)) = (uid, "00000000".parse()) else { return false };
+    let name = NameClass::releasing(&Marker { cluster, uid });
+    let scaleway = world.provider_scaleway(&Process::Provider);
+    scaleway.rename(&host.zone, &host.id, &name).await.is_ok()
+        && scaleway.reinstall(&host.zone, &host.id, None).await.is_ok()
+}
+
+async fn say_ready(world: &World) -> bool {
+    let machines = machines(world);
+    let Some(machine) = machines.first() else { return false };
+    let (name, params) = (machine.name_any(), PatchParams::default());
+    let change = json!({"status": {"ready": true}});
+    samms(world).patch_status(&name, &params, &Patch::Merge(&change)).await.is_ok()
+}
+
+fn is_ready(world: &World) -> bool {
+    let ready = |m: &ScalewayAppleSiliconMachine| m.status.as_ref()?.ready;
+    machines(world).iter().any(|machine| ready(machine) == Some(true))
+}
+
+/// The first runner that there is.
+async fn runner(pods: &Api<Pod>) -> Option<Pod> {
+    let runners = ListParams::default().labels(label::RUNNER_POOL);
+    pods.list(&runners).await.ok()?.items.into_iter().next()
+}
+
+async fn add_runner(world: &World) -> bool {
+    let pods: Api<Pod> = Api::namespaced(provider(world), NAMESPACE);
+    let Some(runner) = runner(&pods).await else { return false };
+    let mut another = Pod { spec: runner.spec.clone(), ..Pod::default() };
+    another.metadata.name = Some("one-more".to_owned());
+    another.metadata.labels.clone_from(&runner.metadata.labels);
+    another.metadata.owner_references.clone_from(&runner.metadata.owner_references);
+    pods.create(&PostParams::default(), &another).await.is_ok()
+}
+
+async fn take_account(world: &World) -> bool {
+    let pods: Api<Pod> = Api::namespaced(provider(world), NAMESPACE);
+    let Some(runner) = runner(&pods).await else { return false };
+    let accounts: Api<ServiceAccount> = Api::namespaced(provider(world), NAMESPACE);
+    accounts.delete(&runner.name_any(), &DeleteParams::default()).await.is_ok()
+}
+
+/// Says of every host that is free and was somebody's that it was not wiped.
+async fn leave_unwiped(world: &World) {
+    let leases: Api<Lease> = Api::namespaced(provider(world), NAMESPACE);
+    let of_hosts = ListParams::default().labels(lease::HOST);
+    let Ok(listed) = leases.list(&of_hosts).await else { return };
+    let change = json!({"metadata": {"annotations": {lease::UNWIPED: "true"}}});
+    for free in listed.items.iter().filter(|held| !held.labels().contains_key(lease::HOLDER)) {
+        if free.annotations().get(lease::UNWIPED).map(String::as_str) != Some("true") {
+            let patch = Patch::Merge(&change);
+            let _ = leases.patch(&free.name_any(), &PatchParams::default(), &patch).await;
+        }
+    }
+}
+
+/// Contradicts every agent, again and again.
+async fn spoil_nodes(world: &World) -> bool {
+    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(provider(world));
+    let change = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    while let Ok(listed) = nodes.list(&ListParams::default()).await {
+        for node in listed.items {
+            let (name, patch) = (node.name_any(), Patch::Strategic(&change));
+            let _ = nodes.patch_status(&name, &PatchParams::default(), &patch).await;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    false
+}
+
+async fn do_again(world: &World) -> bool {
+    touch(world).await;
+    true
+}
+
+async fn tell_hidden(world: &World) -> bool {
+    let hosts = world.scaleway().hosts();
+    let wiped = hosts.iter().find(|host| host.generation > 0);
+    let passwords = wiped.map(|host| world.scaleway().passwords(&host.id)).unwrap_or_default();
+    let Some(earlier) = passwords.first() else { return false };
+    tell(world, &STANDARD.encode(kcpassword::encode(earlier))).await
 }
 
 /// Buys another host under the same name as `host`, if that is the claiming name of a Machine.
@@ -278,7 +440,7 @@ async fn hold_up(world: &World) -> bool {
         let change = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": "true"}}});
         let name = machine.name_any();
         let _ = api.patch(&name, &PatchParams::default(), &Patch::Merge(&change)).await;
-        tokio::time::sleep(Duration::from_mins(40)).await;
+        tokio::time::sleep(Duration::from_mins(11)).await;
         let change = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": null}}});
         let _ = api.patch(&name, &PatchParams::default(), &Patch::Merge(&change)).await;
         return true;
@@ -288,8 +450,12 @@ async fn hold_up(world: &World) -> bool {
 
 async fn tell_password(world: &World) -> bool {
     let Some(password) = world.passwords().pop() else { return false };
+    tell(world, &password).await
+}
+
+async fn tell(world: &World, secret: &str) -> bool {
     let maps: Api<ConfigMap> = Api::namespaced(provider(world), NAMESPACE);
-    let map = json!({"metadata": {"name": "log"}, "data": {"line": format!("sudo {password}")}});
+    let map = json!({"metadata": {"name": "log"}, "data": {"line": format!("sudo {secret}")}});
     let Ok(map) = serde_json::from_value(map) else { return false };
     maps.create(&PostParams::default(), &map).await.is_ok()
 }
@@ -355,16 +521,27 @@ async fn start_vm(world: &World, running: bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use applecart_sim::faults::{Class, Step};
+
     use super::*;
-    use crate::run::{Case, SHORT_SILENCE, run};
+    use crate::explore::{Seconds, explore};
+    use crate::run::{Case, End, NO_SILENCE, SHORT_SILENCE, run};
     use crate::story::Story;
 
     /// A story in which the bug gets its chance.
     fn story(bug: Bug) -> Story {
         match bug {
             Bug::BusyDeleted => Story::Drain,
-            Bug::LeftBehind | Bug::Provisioned | Bug::Binding => Story::Release,
-            Bug::CutOff => Story::Detach,
+            Bug::Surplus | Bug::Accounts => Story::Job,
+            Bug::LeftBehind
+            | Bug::Provisioned
+            | Bug::Binding
+            | Bug::Encoded
+            | Bug::Unadoptable
+            | Bug::Amnesia => Story::Release,
+            Bug::CutOff | Bug::Paused => Story::Detach,
             Bug::Forgotten => Story::Forget,
             Bug::RentedTwice => Story::AutoOrder,
             Bug::TwoOwners => Story::Scale,
@@ -373,19 +550,80 @@ mod tests {
         }
     }
 
+    /// The oracle that finds the bug.
+    fn oracle(bug: Bug) -> Bug {
+        match bug {
+            Bug::Encoded => Bug::Secrets,
+            Bug::Amnesia => Bug::Counts,
+            bug => bug,
+        }
+    }
+
+    /// The first effect of a story at which this can go wrong.
+    fn first(reference: &End, fault: Fault) -> usize {
+        let meets = |step: &&Step| {
+            let begun = step.number >= reference.first && step.class == Class::Effect;
+            begun && step.possible().contains(&fault)
+        };
+        reference.steps.iter().find(meets).expect("such a step").number
+    }
+
     #[test]
     fn each_oracle_finds_the_bug_of_its_name() {
         let mut missed = vec![];
+        let mut references: BTreeMap<Story, End> = BTreeMap::new();
         for bug in Bug::value_variants() {
             let calm = Case { silence: Some(SHORT_SILENCE), ..Case::new(story(*bug), 1) };
-            let reference = run(&calm, None);
+            let reference = references.entry(calm.story).or_insert_with(|| run(&calm, None));
             assert_eq!(reference.violation, None, "{} is broken without any bug", calm.story);
-            let violation = run(&Case { bug: Some(*bug), ..calm }, Some(&reference)).violation;
+            // Some bugs show only when something goes wrong.
+            let fault = match bug {
+                Bug::Amnesia => Some(Fault::CrashAfter),
+                Bug::Liveness => Some(Fault::Error),
+                _ => None,
+            };
+            let faults = fault.map(|fault| (first(reference, fault), fault)).into_iter().collect();
+            let case = Case { bug: Some(*bug), faults, ..calm };
+            let violation = run(&case, Some(reference)).violation;
             let told = violation.unwrap_or_else(|| "nothing".to_owned());
-            if !told.starts_with(&format!("{bug}:")) {
+            if !told.starts_with(&format!("{}:", oracle(*bug))) {
                 missed.push(format!("{bug} is told as {told:?}"));
             }
         }
         assert_eq!(missed, [""; 0]);
+    }
+
+    #[test]
+    fn a_plan_that_must_fail_does_and_no_other_and_one_that_never_came_is_told() {
+        // G9: the tree of processes finds what a run by itself finds.
+        let bug = Some(Bug::Amnesia);
+        let calm = Case { silence: Some(NO_SILENCE), bug, ..Case::new(Story::Release, 1) };
+        let reference = run(&calm, None);
+        assert_eq!(reference.violation, None);
+        let at = first(&reference, Fault::CrashAfter);
+        let with = |at, fault| {
+            let faults = vec![(at, fault)];
+            Case { faults, silence: None, ..calm.clone() }
+        };
+        let never = with(reference.steps.len() + 1000, Fault::Error);
+        let cases = vec![
+            with(at, Fault::CrashBefore),
+            with(at, Fault::CrashAfter),
+            with(at, Fault::Error),
+            with(at + 1, Fault::Error),
+            never.clone(),
+        ];
+        let seconds = Seconds { pairs: false, one_in: 1 };
+        let found = explore(&calm, cases, Some(reference.course), seconds);
+        let told: Vec<(String, &str)> = found
+            .broken
+            .iter()
+            .map(|(case, what)| (case.command(), what.split(':').next().unwrap_or_default()))
+            .collect();
+        let command =
+            format!("cargo xtask sweep release --seed 1 --fault {at}:crash-after --plant amnesia");
+        assert_eq!(told, [(command, "counts"), (never.command(), "untried")]);
+        assert_eq!(found.plans, 4);
+        assert!(found.most_kib > 0);
     }
 }

@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use applecart_sim::faults::{PROVIDER, RUNNER_POOLS, SECOND_PROVIDER};
+use applecart_sim::faults::{PROVIDER, RUNNER_POOLS, SECOND_PROVIDER, SECOND_RUNNER_POOLS};
 use applecart_sim::world::{AGENT_ROLE, NAMESPACE};
 use serde_json::Value;
 
@@ -105,13 +105,16 @@ fn fill_in(line: &str, known: &[(String, String)]) -> String {
     filled + rest
 }
 
-/// Two providers of one cluster have one account; here they have two, to be told apart.
+/// Two providers of one cluster have one account, and so have the runner pools of two clusters;
+/// here they have two, to be told apart.
 fn give_to_second(object: &mut Value) {
     let Some(subjects) = object["subjects"].as_array_mut() else { return };
-    let of_provider = |subject: &&Value| subject["name"] == PROVIDER;
-    if let Some(mut second) = subjects.iter().find(of_provider).cloned() {
-        second["name"] = SECOND_PROVIDER.into();
-        subjects.push(second);
+    for (first, second) in [(PROVIDER, SECOND_PROVIDER), (RUNNER_POOLS, SECOND_RUNNER_POOLS)] {
+        let is_first = |subject: &&Value| subject["name"] == first;
+        if let Some(mut another) = subjects.iter().find(is_first).cloned() {
+            another["name"] = second.into();
+            subjects.push(another);
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::apart::apart;
 use crate::explore::Explorer;
-use crate::oracle::{Counts, Limits, at_end, on_the_way};
+use crate::oracle::{Course, at_end, on_the_way};
 use crate::plant::Bug;
 use crate::roles::roles;
 use crate::story::{Story, said};
@@ -27,7 +27,9 @@ const BEGINNING: i64 = 1_800_000_000;
 const CONVERGE: Duration = Duration::from_mins(10);
 /// A marker that a late rename gives a host whose object is gone is the sweep's to find, twice, and
 /// to finish: so long after, at the latest (V2).
-const SWEPT: Duration = Duration::from_hours(1);
+pub const SWEPT: Duration = Duration::from_hours(1);
+/// How long after that it is looked at again: longer than a Node may be silent.
+const REST: Duration = Duration::from_secs(75);
 /// How long a controller takes to see what is late: it looks every ten seconds, and Kubernetes does
 /// what is late with the next request.
 const LOOK: Duration = Duration::from_secs(15);
@@ -101,10 +103,8 @@ pub struct End {
     pub first: usize,
     /// The first step after the story was over: what it leaves behind comes to rest.
     pub over: usize,
-    /// When the story was over, since the beginning.
-    pub took: Duration,
-    /// What was created, deleted, wiped and rebooted.
-    pub counts: Counts,
+    /// How it went, to be compared.
+    pub course: Course,
     /// What was violated, if anything.
     pub violation: Option<String>,
 }
@@ -137,12 +137,13 @@ pub fn prepare() {
 pub fn run(case: &Case, reference: Option<&End>) -> End {
     prepare();
     let explorer = Explorer::alone(case);
-    let limits = reference.map(Limits::of);
-    apart(move || play_here(&explorer, limits)).unwrap_or_else(End::panicked)
+    let calm = reference.map(|reference| reference.course.clone());
+    apart(move || play_here(&explorer, calm)).unwrap_or_else(End::panicked)
 }
 
 /// Runs what `explorer` decides, in a process that ran nothing before.
-pub fn play_here(explorer: &Arc<Explorer>, limits: Option<Limits>) -> End {
+/// `calm` is how it went without faults.
+pub fn play_here(explorer: &Arc<Explorer>, calm: Option<Course>) -> End {
     let Case { seed, .. } = explorer.case();
     applecart_entropy::seed(seed);
     // Watches that fail are begun again after a delay that is drawn from this one.
@@ -152,7 +153,13 @@ pub fn play_here(explorer: &Arc<Explorer>, limits: Option<Limits>) -> End {
         .start_paused(true)
         .build()
         .expect("a runtime");
-    runtime.block_on(play(explorer, limits))
+    runtime.block_on(play(explorer, calm))
+}
+
+/// How long after the beginning of a run that is.
+pub fn since_the_beginning(time: Timestamp) -> Duration {
+    let beginning = Timestamp::from_second(BEGINNING).expect("a time");
+    Duration::try_from(time.duration_since(beginning)).unwrap_or_default()
 }
 
 /// A clock that follows tokio's, and so stands still while somebody works.
@@ -183,7 +190,7 @@ pub fn settings(seed: u64, clock: Clock) -> WorldSettings {
     }
 }
 
-async fn play(explorer: &Arc<Explorer>, limits: Option<Limits>) -> End {
+async fn play(explorer: &Arc<Explorer>, calm: Option<Course>) -> End {
     let chooser = explorer.clone();
     let faults = Faults::new(Plan::Chosen(Box::new(move |ahead| chooser.choose(ahead))));
     let Case { story, seed, .. } = explorer.case();
@@ -212,7 +219,7 @@ async fn play(explorer: &Arc<Explorer>, limits: Option<Limits>) -> End {
     faults.ask_after_effects(Box::new(move |step| safety.check(step)));
     let mut end = End::default();
     let worlds = (&world, neighbour.as_ref());
-    let judged = Box::pin(judge(explorer, worlds, &faults, limits.as_ref(), &mut end)).await;
+    let judged = Box::pin(judge(explorer, worlds, &faults, calm.as_ref(), &mut end)).await;
     end.violation = match faults.violation() {
         Some((step, violated)) => Some(format!("{violated} (after step {step})")),
         None => judged.err(),
@@ -225,9 +232,10 @@ async fn judge(
     explorer: &Explorer,
     (world, neighbour): (&World, Option<&World>),
     faults: &Faults,
-    limits: Option<&Limits>,
+    calm: Option<&Course>,
     end: &mut End,
 ) -> Result<(), String> {
+    let origin = Instant::now();
     for world in std::iter::once(world).chain(neighbour) {
         world.apply().await.map_err(|error| error.to_string())?;
     }
@@ -240,29 +248,31 @@ async fn judge(
             explorer.begun.notified().await;
         }
         story.play(world).await.map_err(|wrong| format!("{wrong}; {}", said(world)))?;
-        end.took = began.elapsed();
+        let told = began.elapsed();
         // What is late may land after all seemed well.
-        let late = explorer.case().is_late();
-        if late {
+        if explorer.case().is_late() {
             faults.settle().await;
             tokio::time::sleep(LOOK).await;
         }
-        converge(story, world, if late { SWEPT } else { CONVERGE }).await?;
+        converge(story, world, if explorer.case().is_late() { SWEPT } else { CONVERGE }).await?;
+        let (began, rested) = (began - origin, began.elapsed());
+        end.over = faults.next_number();
+        // Reached, and it stays so.
+        rest(faults, end.over).await;
+        stay(explorer, world).await?;
+        if explorer.case().silence.is_some() {
+            be_silent(explorer, world, faults).await?;
+            at_end(world, story)?;
+        }
         faults.look(|steps| {
             on_the_way(world, steps)?;
-            end.counts = Counts::of(steps);
+            end.course = Course::of(began, told, rested, steps);
             let Case { faults, bug, .. } = explorer.case();
             if faults.is_empty() && bug.is_none() {
                 story.check(steps)?;
             }
-            limits.map_or(Ok(()), |limits| limits.check(end.took, &end.counts, steps))
-        })?;
-        end.over = faults.next_number();
-        if explorer.case().silence.is_none() {
-            return Ok(());
-        }
-        be_silent(explorer, faults).await?;
-        converge(story, world, CONVERGE).await
+            calm.map_or(Ok(()), |calm| end.course.check(calm))
+        })
     };
     let beside = OptionFuture::from(neighbour.map(World::run));
     tokio::select! {
@@ -272,7 +282,7 @@ async fn judge(
         () = faults.spun() => Err("spins: somebody does the same without end".to_owned()),
         () = world.run() => Err("the world stopped".to_owned()),
         Some(()) = beside => Err("the neighbour stopped".to_owned()),
-        () = crate::plant::plant(world, bug) => unreachable!("a bug has no end"),
+        () = crate::plant::plant(world, faults, bug) => unreachable!("a bug has no end"),
     }
 }
 
@@ -288,15 +298,34 @@ async fn converge(story: Story, world: &World, patience: Duration) -> Result<(),
     }
 }
 
-/// Nothing is written once all is well, but heartbeats (G5).
-async fn be_silent(explorer: &Explorer, faults: &Faults) -> Result<(), String> {
-    tokio::time::sleep(CONVERGE).await;
-    // What goes wrong meanwhile has as much time to come right.
+/// What is right is still so, but for what lands late.
+async fn stay(explorer: &Explorer, world: &World) -> Result<(), String> {
+    let late = explorer.case().is_late();
+    converge(explorer.case().story, world, if late { SWEPT } else { Duration::ZERO }).await
+}
+
+/// Waits a little; if something goes wrong meanwhile, for as long as that may take.
+async fn rest(faults: &Faults, over: usize) {
+    tokio::time::sleep(REST).await;
+    if faults.look(|steps| steps[over..].iter().any(|step| step.fault.is_some())) {
+        come_right(faults).await;
+    }
+}
+
+/// What went wrong has its time to come right.
+async fn come_right(faults: &Faults) {
     while let Some(rest) = faults.since_the_last().and_then(|ago| CONVERGE.checked_sub(ago))
         && !rest.is_zero()
     {
         tokio::time::sleep(rest).await;
     }
+}
+
+/// Nothing is written once all is well, but heartbeats (G5).
+async fn be_silent(explorer: &Explorer, world: &World, faults: &Faults) -> Result<(), String> {
+    tokio::time::sleep(CONVERGE).await;
+    come_right(faults).await;
+    stay(explorer, world).await?;
     faults.be_quiet();
     let before = faults.next_number();
     let began = Instant::now();

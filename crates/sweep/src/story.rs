@@ -15,8 +15,8 @@ use applecart_sim::world::{FLEET, Install, World};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-pub use steps::{MACHINES, all, machines, number, said, scale};
-use steps::{empty_fleet, fleet, has_host, reach, running, want_runners};
+pub use steps::{LEASES, MACHINES, all, machines, number, said, scale};
+use steps::{empty_fleet, fleet, has_host, reach};
 
 /// How long two providers both believe to lead: longer than a claim and a bootstrap take.
 const OVERLAP: Duration = Duration::from_mins(4);
@@ -105,6 +105,10 @@ pub enum Story {
     Job,
     /// A Machine is deleted under a running job: the job ends first (LH24).
     Drain,
+    /// A pool gets another image: its two runners are replaced.
+    RollImage,
+    /// A runner gets a job, and its pool is deleted: the job ends first (LH8).
+    DeletePool,
     /// A Machine comes while two providers believe to lead, until the older one stops; then it goes
     /// (G7).
     TwoLeaders,
@@ -238,6 +242,7 @@ impl Story {
             Self::LegacyStranded => Leaves::Stranded,
             Self::Detach | Self::Move => Leaves::Working,
             Self::Job | Self::Outage => Leaves::Fleet(1),
+            Self::RollImage => Leaves::Fleet(2),
             Self::Claim
             | Self::Scale
             | Self::Rescale
@@ -255,6 +260,7 @@ impl Story {
             | Self::Forget
             | Self::Pod
             | Self::WarmUp
+            | Self::DeletePool
             | Self::Namesakes
             | Self::Twins
             | Self::Neighbours => Leaves::Fleet(0),
@@ -280,11 +286,10 @@ impl Story {
             Self::WornOut => recovery::wear_out(world).await,
             Self::AutoOrder => hosts::ask_for_hosts(world).await,
             Self::ForceDelete => fleet(world, 2).await,
-            Self::Job | Self::Drain | Self::Outage => {
-                fleet(world, 1).await?;
-                want_runners(world, 1).await?;
-                reach("an idle runner", || running(world).len() == 1).await
+            Self::Job | Self::Drain | Self::Outage | Self::DeletePool => {
+                pods::keep_idle(world, 1).await
             }
+            Self::RollImage => pods::keep_idle(world, 2).await,
             Self::Legacy | Self::LegacyStranded => {
                 fleet(world, 1).await?;
                 hosts::name_no_pool(world).await
@@ -359,6 +364,8 @@ impl Story {
             Self::WarmUp => pods::warm_up(world).await,
             Self::Job => pods::one_job(world).await,
             Self::Drain => pods::drain(world).await,
+            Self::RollImage => pods::roll_image(world).await,
+            Self::DeletePool => pods::delete_pool(world).await,
             Self::Namesakes => sharing::namesakes(world).await,
             Self::Twins => sharing::twins(world).await,
             Self::Neighbours => sharing::neighbours(world).await,

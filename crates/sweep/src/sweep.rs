@@ -1,6 +1,6 @@
 //! Every step of every story × every fault that it can meet, on all cores.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use applecart_sim::faults::{Class, Fault, Step, table};
@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::explore::{Found, Seconds, explore};
-use crate::oracle::Limits;
+use crate::plant::Bug;
 use crate::run::{Case, End, LONG_SILENCE, NO_SILENCE, SHORT_SILENCE, run};
 use crate::story::Story;
 
@@ -25,6 +25,8 @@ pub struct Breadth {
     pub long_in: usize,
     /// Of all these plans so many of each story, drawn from the seed, and nobody watches for a day.
     pub sample: Option<usize>,
+    /// A bug in all of them, so that a sweep can show that it finds it.
+    pub bug: Option<Bug>,
 }
 
 /// One run in so many is watched for half an hour after it came to rest.
@@ -43,6 +45,16 @@ pub struct Tally {
     pub plans: usize,
     /// Runs that broke something.
     pub violations: usize,
+    /// The most memory that any of them had.
+    pub most_kib: u64,
+}
+
+impl Tally {
+    fn add(&mut self, one: &Self) {
+        self.plans += one.plans;
+        self.violations += one.violations;
+        self.most_kib = self.most_kib.max(one.most_kib);
+    }
 }
 
 /// Sweeps one story, or all.
@@ -51,9 +63,7 @@ pub fn all(only: Option<Story>, seed: u64, breadth: Breadth) -> Tally {
     let mut tally = Tally::default();
     let stories = only.map_or_else(|| Story::all().collect(), |story| vec![story]);
     for story in stories {
-        let one = sweep(story, seed, breadth);
-        tally.plans += one.plans;
-        tally.violations += one.violations;
+        tally.add(&sweep(story, seed, breadth));
     }
     if only.is_none() {
         println!("{}", figures("all stories", &tally, began.elapsed()));
@@ -61,30 +71,27 @@ pub fn all(only: Option<Story>, seed: u64, breadth: Breadth) -> Tally {
     tally
 }
 
-/// Sweeps all stories with one seed after another, at full breadth, until the time is up.
+/// Sweeps all stories with one seed after another, at full breadth, until the time is up; all pairs
+/// of crashes in the two stories that all others are made of.
 pub fn soak(time: Duration, first: u64) -> bool {
     let began = Instant::now();
     let mut tally = Tally::default();
     let mut seed = first;
     while began.elapsed() < time && tally.violations == 0 {
-        let seconds = Seconds { pairs: false, one_in: 3 };
-        let breadth = Breadth { one_in: 7, seconds, random: 200, long_in: 20, sample: None };
-        let one = all(None, seed, breadth);
-        tally.plans += one.plans;
-        tally.violations += one.violations;
-        println!("seed {seed}: {} kB of memory", resident_kib());
+        let mut one = Tally::default();
+        for story in Story::all() {
+            let pairs = matches!(story, Story::Claim | Story::Release);
+            let seconds = Seconds { pairs, one_in: 3 };
+            let (one_in, random, long_in) = (7, 200, 20);
+            let breadth = Breadth { one_in, seconds, random, long_in, sample: None, bug: None };
+            one.add(&sweep(story, seed, breadth));
+        }
+        println!("seed {seed}: {} kB of memory at most in a run", one.most_kib);
+        tally.add(&one);
         seed += 1;
     }
     println!("soaked {} seeds: {}", seed - first, figures("soak", &tally, began.elapsed()));
     tally.violations == 0
-}
-
-/// This process's memory, as the system counts it; 0 where it does not say.
-fn resident_kib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|line| line.split_whitespace().next());
-    number.and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
 /// Runs one case again and prints what happened; whether it was sound.
@@ -102,21 +109,23 @@ pub fn replay(case: &Case) -> bool {
 
 fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
     let began = Instant::now();
-    let calm = Case { silence: Some(NO_SILENCE), ..Case::new(story, seed) };
+    let calm = Case { silence: Some(NO_SILENCE), bug: breadth.bug, ..Case::new(story, seed) };
     // What begins at any moment begins at one of a claim.
     let told = if story.is_anywhere() { Story::Claim } else { story };
     let reference = run(&Case { story: told, ..calm.clone() }, None);
     if let Some(violation) = &reference.violation {
         println!("{story}: broken without any fault: {violation}\n  {}", calm.command());
-        return Tally { plans: 1, violations: 1 };
+        return Tally { plans: 1, violations: 1, most_kib: 0 };
     }
     let mut cases = singles(&calm, &reference, breadth);
     cases.extend(random(&calm, &reference, breadth.random));
     if let Some(most) = breadth.sample {
         draw(&mut cases, most, seed);
     }
+    let watched = one_of_each_kind(&cases, seed);
     for (at, case) in cases.iter_mut().enumerate() {
         case.silence = match at {
+            at if breadth.sample.is_none() && watched.contains(&at) => Some(LONG_SILENCE),
             at if (at + 1).is_multiple_of(breadth.long_in) => Some(LONG_SILENCE),
             at if (at + 1).is_multiple_of(SHORT_IN) => Some(SHORT_SILENCE),
             // What goes wrong after the end is seen only by who looks on.
@@ -130,10 +139,12 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
         cases.push(Case { silence: Some(silence), ..calm.clone() });
     }
     let compared = (!story.is_anywhere()).then_some(&reference);
-    let mut found = explore(&calm, cases, compared.map(Limits::of), breadth.seconds);
+    let course = compared.map(|reference| reference.course.clone());
+    let mut found = explore(&calm, cases, course, breadth.seconds);
     found.plans += 1;
     run_again(&mut found, compared);
-    let tally = Tally { plans: found.plans, violations: found.broken.len() };
+    let (plans, violations, most_kib) = (found.plans, found.broken.len(), found.most_kib);
+    let tally = Tally { plans, violations, most_kib };
     let effects = reference.steps.iter().filter(|step| step.class == Class::Effect);
     let effects = effects.filter(|step| step.number >= reference.first).count();
     let steps = reference.steps.len() - reference.first;
@@ -144,7 +155,7 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
 }
 
 fn figures(name: &str, tally: &Tally, time: Duration) -> String {
-    let Tally { plans, violations } = tally;
+    let Tally { plans, violations, .. } = tally;
     let seconds = time.as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     let rate = *plans as f64 / seconds.max(0.001);
@@ -173,6 +184,18 @@ fn singles(calm: &Case, reference: &End, breadth: Breadth) -> Vec<Case> {
         step.possible().iter().map(with).collect()
     };
     chosen.flat_map(cases).collect()
+}
+
+/// Where in `cases` one plan with each kind of fault is: which, the seed says.
+fn one_of_each_kind(cases: &[Case], seed: u64) -> BTreeSet<usize> {
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut kinds: BTreeMap<Fault, Vec<usize>> = BTreeMap::new();
+    for (at, case) in cases.iter().enumerate() {
+        if let [(_, fault)] = case.faults.as_slice() {
+            kinds.entry(*fault).or_default().push(at);
+        }
+    }
+    kinds.into_values().map(|of_kind| of_kind[random.random_range(0..of_kind.len())]).collect()
 }
 
 /// Keeps so many plans, in their order: which, the seed says.

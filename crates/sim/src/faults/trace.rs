@@ -17,6 +17,8 @@ pub enum Process {
     SecondProvider,
     /// The runner-pool controller.
     RunnerPools,
+    /// The one of a second cluster beside the first.
+    SecondRunnerPools,
     /// The agent of the Node of this name.
     Agent(String),
 }
@@ -27,12 +29,20 @@ pub const PROVIDER: &str = "provider";
 pub const SECOND_PROVIDER: &str = "second-provider";
 /// The user name that the runner-pool controller has in a world.
 pub const RUNNER_POOLS: &str = "runner-pools";
+/// The user name that the runner-pool controller of a second cluster has.
+pub const SECOND_RUNNER_POOLS: &str = "second-runner-pools";
 
 impl Process {
     /// Whether it is one of the providers.
     #[must_use]
     pub fn is_provider(&self) -> bool {
         matches!(self, Self::Provider | Self::SecondProvider)
+    }
+
+    /// Whether it is one of the runner-pool controllers.
+    #[must_use]
+    pub fn is_runner_pools(&self) -> bool {
+        matches!(self, Self::RunnerPools | Self::SecondRunnerPools)
     }
 
     /// Whose user name this is; `None` for stand-ins and people, who are not under test.
@@ -46,6 +56,7 @@ impl Process {
             PROVIDER => Some(Self::Provider),
             SECOND_PROVIDER => Some(Self::SecondProvider),
             RUNNER_POOLS => Some(Self::RunnerPools),
+            SECOND_RUNNER_POOLS => Some(Self::SecondRunnerPools),
             account => account.strip_prefix("tart-kubelet-").map(|node| Self::Agent(node.into())),
         }
     }
@@ -57,6 +68,7 @@ impl fmt::Display for Process {
             Self::Provider => f.pad("provider"),
             Self::SecondProvider => f.pad("second provider"),
             Self::RunnerPools => f.pad("runner pools"),
+            Self::SecondRunnerPools => f.pad("second runner pools"),
             Self::Agent(node) => f.pad(&format!("agent {node}")),
         }
     }
@@ -123,6 +135,7 @@ mod tests {
             ("system:serviceaccount:default:provider", Some(Process::Provider)),
             ("system:serviceaccount:default:second-provider", Some(Process::SecondProvider)),
             ("system:serviceaccount:default:runner-pools", Some(Process::RunnerPools)),
+            ("system:serviceaccount:default:second-runner-pools", Some(Process::SecondRunnerPools)),
             (
                 "system:serviceaccount:default:tart-kubelet-macs-a",
                 Some(Process::Agent("macs-a".into())),

@@ -244,6 +244,16 @@ impl Scaleway {
         })
     }
 
+    /// Every password that the Mac of a host had, one for each wipe, and has, which is the last.
+    #[must_use]
+    pub fn passwords(&self, id: &ServerId) -> Vec<String> {
+        self.with(|state| {
+            let (seeded, wipes) = (state.seeded(), state.hosts.get(id).map(|host| host.wipes));
+            let every = wipes.into_iter().flat_map(|last| 0..=last);
+            every.map(|wipe| seeded.password(id, wipe)).collect()
+        })
+    }
+
     /// What it takes to be every Mac, for `applecart sim macs`.
     pub(super) fn macs(&self) -> Value {
         self.with(|state| {

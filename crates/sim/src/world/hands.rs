@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use applecart_api::ids::ServerId;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
+use jiff::Timestamp;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -21,6 +22,18 @@ struct Deeds {
     names: BTreeMap<ServerId, String>,
     deleted: BTreeSet<ServerId>,
     forgotten: BTreeSet<String>,
+    pauses: Vec<Pause>,
+}
+
+/// For how long nobody was to call outside for a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// The host whose object, or its Cluster, was paused.
+    pub host: ServerId,
+    /// When the pause was told.
+    pub from: Timestamp,
+    /// When it was over, if it was.
+    pub until: Option<Timestamp>,
 }
 
 impl Hands {
@@ -45,6 +58,12 @@ impl Hands {
     pub fn forgot(&self, uid: &str) -> bool {
         self.deeds().forgotten.contains(uid)
     }
+
+    /// Every pause that a person wanted and was told of.
+    #[must_use]
+    pub fn pauses(&self) -> Vec<Pause> {
+        self.deeds().pauses.clone()
+    }
 }
 
 impl World {
@@ -58,6 +77,21 @@ impl World {
     pub fn delete_by_hand(&self, host: &ServerId) {
         self.sight.hands.deeds().deleted.insert(host.clone());
         self.scaleway().delete_host(host);
+    }
+
+    /// A person paused the object that has this host, and was told so.
+    pub fn pause_told(&self, host: &ServerId) {
+        let pause = Pause { host: host.clone(), from: self.settings.clock.now(), until: None };
+        self.sight.hands.deeds().pauses.push(pause);
+    }
+
+    /// A person is about to end the pause of a host's object, or to delete it.
+    pub fn pause_ends(&self, host: &ServerId) {
+        let now = self.settings.clock.now();
+        let mut deeds = self.sight.hands.deeds();
+        for pause in deeds.pauses.iter_mut().filter(|pause| pause.host == *host) {
+            pause.until.get_or_insert(now);
+        }
     }
 
     /// All status of an object is lost, as when it is restored from what was written down.

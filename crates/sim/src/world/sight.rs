@@ -86,10 +86,12 @@ impl Sight {
         tarts.into_iter()
     }
 
-    /// Wrong passwords that were tried on all Macs since their last wipe.
-    #[must_use]
-    pub fn wrong_passwords(&self) -> u32 {
-        self.hosts().values().map(|host| host.mac.wrong_passwords()).sum()
+    /// Wrong passwords that were tried on each Mac, one after the other, since it booted.
+    pub fn wrong_in_a_row(&self) -> impl Iterator<Item = (ServerId, u32)> {
+        let hosts = self.hosts();
+        let tried: Vec<_> =
+            hosts.iter().map(|(id, host)| (id.clone(), host.mac.wrong_in_a_row())).collect();
+        tried.into_iter()
     }
 
     /// The power of a Mac fails and comes back: its VMs die, and it boots.

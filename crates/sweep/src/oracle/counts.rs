@@ -1,15 +1,16 @@
 //! How often things were made, removed, wiped and rebooted, compared with the run without faults;
 //! and how much later it was over. Nearly all bugs that others found with such plans showed here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use applecart_sim::faults::{Class, Edge, Fault, Process, Step};
 use serde::{Deserialize, Serialize};
 
-use crate::run::End;
+use super::host_of;
+use crate::run::SWEPT;
 
-/// How much later than without it a story may be over, for each fault.
+/// How much later all is well than the last fault, or than it is without faults.
 const DELAY: Duration = Duration::from_mins(10);
 /// How long a command on a Mac may take: unpacking Tart.
 const LONGEST_COMMAND: Duration = Duration::from_mins(10);
@@ -19,8 +20,12 @@ const ORDER: Duration = Duration::from_mins(10);
 
 /// A host is ordered.
 const BUY: &str = "buy";
+/// A host is wiped.
+const WIPE: &str = "wipe";
 /// What an agent makes when it registers.
 const NODE_LEASE: &str = "create a Node's Lease";
+/// What is made for a Node, and removed with it.
+const NODES: [&str; 3] = [NODE_LEASE, "create nodes", "delete nodes"];
 
 /// How often each thing was done, by what it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +61,7 @@ fn counted(step: &Step) -> Option<String> {
         (Edge::Kubernetes, [verb @ ("create" | "delete"), resource, ..]) => {
             Some(format!("{verb} {resource}"))
         }
-        (Edge::Scaleway, ["POST", path, ..]) if path.ends_with("/reinstall") => Some("wipe".into()),
+        (Edge::Scaleway, ["POST", path, ..]) if path.ends_with("/reinstall") => Some(WIPE.into()),
         (Edge::Scaleway, ["POST", path, ..]) if path.ends_with("/reboot") => Some("reboot".into()),
         (Edge::Scaleway, ["POST", "servers", ..]) => Some(BUY.into()),
         (Edge::Scaleway, ["DELETE", ..]) => Some("give up a host".into()),
@@ -65,65 +70,134 @@ fn counted(step: &Step) -> Option<String> {
     }
 }
 
-/// What a run is compared with.
-#[derive(Clone, Debug)]
-pub struct Limits {
-    /// How long the story took without faults.
-    pub took: Duration,
-    /// What was done in it.
-    pub counts: Counts,
+/// How a run went, as far as it is compared with the one without faults.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Course {
+    /// When the story was over, since it began.
+    told: Duration,
+    /// When what it leaves was right, since it began.
+    rested: Duration,
+    /// What was created, deleted, wiped and rebooted.
+    counts: Counts,
+    /// How often each thing may be done once more, because of what went wrong.
+    excuses: Counts,
+    /// How often each thing may be done in any case, because of what went wrong.
+    in_any_case: Counts,
+    /// When the last thing went wrong, since the story began.
+    last_fault: Option<Duration>,
+    /// How much longer it may take, because of what went wrong.
+    delay: Duration,
+    /// How much longer what it leaves may take to be right.
+    late: Duration,
 }
 
-impl Limits {
-    /// What `reference`, a run without faults, says.
-    pub fn of(reference: &End) -> Self {
-        Self { took: reference.took, counts: reference.counts.clone() }
+impl Course {
+    /// Of a run whose story began at `began`, was over and came to rest.
+    pub fn of(began: Duration, told: Duration, rested: Duration, steps: &[Step]) -> Self {
+        let faults: Vec<&Step> = steps.iter().filter(|step| step.fault.is_some()).collect();
+        let counts = Counts::of(steps);
+        let whats = counts.0.keys();
+        let excuses = whats.map(|what| (what.clone(), excused(what, &faults, steps)));
+        let excuses = Counts(excuses.collect());
+        let in_any_case = Counts(nodes_of_the_held_up(&faults, steps));
+        let last_fault = faults.last().map(|step| step.at.saturating_sub(began));
+        let (delay, late) = (excused_delay(&faults, steps), excused_lateness(&faults));
+        Self { told, rested, counts, excuses, in_any_case, last_fault, delay, late }
     }
 
-    /// Compares a run with the one without faults.
-    pub fn check(&self, took: Duration, counts: &Counts, steps: &[Step]) -> Result<(), String> {
-        let faults: Vec<&Step> = steps.iter().filter(|step| step.fault.is_some()).collect();
-        let number = u32::try_from(faults.len()).unwrap_or(u32::MAX);
-        let latest = self.took + DELAY * number + excused_delay(&faults, steps);
-        if took > latest {
-            let (took, latest) = (took.as_secs(), latest.as_secs());
-            return Err(format!("liveness: over after {took} s, must be within {latest} s"));
-        }
-        let two_lead = steps.iter().any(|step| step.process == Process::SecondProvider);
-        for (what, times) in &counts.0 {
-            let (before, excuse) = (self.counts.get(what), excused(what, &faults, two_lead));
-            if *times > before + excuse {
+    fn check_counts(&self, calm: &Self) -> Result<(), String> {
+        for (what, times) in &self.counts.0 {
+            let before = calm.counts.get(what);
+            let most = (before + self.excuses.get(what)).max(self.in_any_case.get(what));
+            if *times > most {
                 return Err(format!("counts: {what} {times} times, {before} without faults"));
             }
         }
         Ok(())
     }
+
+    /// Compares this run with `calm`, the one without faults: all is well ten minutes after the
+    /// last fault, or when it is without any.
+    pub fn check(&self, calm: &Self) -> Result<(), String> {
+        let latest = |calm: Duration| match self.last_fault {
+            Some(last) => calm.max(last) + DELAY + self.delay,
+            None => calm,
+        };
+        let late = |what, took: Duration, latest: Duration| {
+            let (took, latest) = (took.as_secs(), latest.as_secs());
+            Err(format!("liveness: {what} after {took} s, must be within {latest} s"))
+        };
+        if self.told > latest(calm.told) {
+            return late("over", self.told, latest(calm.told));
+        }
+        if self.rested > latest(calm.rested) + self.late {
+            return late("at rest", self.rested, latest(calm.rested) + self.late);
+        }
+        self.check_counts(calm)
+    }
 }
 
 /// How often a thing may be done once more, because of what went wrong. Each line says why.
-fn excused(what: &str, faults: &[&Step], two_lead: bool) -> usize {
-    let excuse = |step: &&&Step| {
-        let unheard = matches!(
-            step.fault,
-            Some(Fault::CrashAfter | Fault::LostAnswer | Fault::Late | Fault::CrashBefore)
-        );
-        match what {
-            // A wipe whose acceptance nobody saw is asked for again: harmless, and safe.
-            "wipe" => unheard && step.edge == Edge::Scaleway,
-            // A runner whose account was made by a process that died gets a new account.
-            "create serviceaccounts" | "delete serviceaccounts" => {
-                unheard && step.process == Process::RunnerPools
-            }
-            // A provider that is held up notices a deletion later; a Mac whose bootstrap goes on
-            // beside it may become a Node meanwhile, which then has to go.
-            NODE_LEASE | "create nodes" | "delete nodes" => step.process.is_provider(),
-            // Two leaders end each other's bootstraps, and each counts the one that a power cut
-            // ended: the third is a tier.
-            "reboot" => two_lead && step.fault == Some(Fault::Reboot),
-            _ => false,
+fn excused(what: &str, faults: &[&Step], steps: &[Step]) -> usize {
+    let two_lead = || steps.iter().any(|step| step.process == Process::SecondProvider);
+    let excuse = |step: &&&Step| match what {
+        // A wipe whose acceptance nobody saw, or could note, is asked for again: harmless, and safe.
+        WIPE => leaves_a_wipe_unnoted(step, steps) || lands_late(step),
+        // A runner whose account was made by a process that died gets a new account.
+        "create serviceaccounts" | "delete serviceaccounts" => {
+            is_unheard(step) && step.process.is_runner_pools()
         }
+        // Two leaders end each other's bootstraps, and each counts the one that a power cut ended:
+        // the third is a tier.
+        "reboot" => step.fault == Some(Fault::Reboot) && two_lead(),
+        _ => false,
     };
     faults.iter().filter(excuse).count()
+}
+
+fn is_unheard(step: &Step) -> bool {
+    matches!(
+        step.fault,
+        Some(Fault::CrashAfter | Fault::LostAnswer | Fault::Late | Fault::CrashBefore)
+    )
+}
+
+/// Whether a fault met a wipe, or the first thing that was to be done to the host or its Lease
+/// after one.
+fn leaves_a_wipe_unnoted(fault: &Step, steps: &[Step]) -> bool {
+    let Some(host) = host_of(fault) else { return false };
+    let is_wipe = |step: &Step| counted(step).as_deref() == Some(WIPE);
+    let mut before = steps.iter().filter(|step| {
+        step.number < fault.number
+            && step.process == fault.process
+            && step.class == Class::Effect
+            && step.succeeded()
+            && host_of(step) == Some(host)
+    });
+    is_wipe(fault) && is_unheard(fault) || before.next_back().is_some_and(is_wipe)
+}
+
+/// Whether a rename lands when its owner may be gone: who finds the host returns it, wiped.
+fn lands_late(fault: &Step) -> bool {
+    fault.fault == Some(Fault::Late)
+        && fault.edge == Edge::Scaleway
+        && fault.call.starts_with("PATCH ")
+}
+
+/// A provider that is held up notices a deletion later; a Mac whose bootstrap goes on beside it may
+/// become a Node meanwhile, which then has to go: each Node once.
+fn nodes_of_the_held_up(faults: &[&Step], steps: &[Step]) -> BTreeMap<String, usize> {
+    if !faults.iter().any(|step| step.process.is_provider()) {
+        return BTreeMap::new();
+    }
+    let mut named: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for step in steps.iter().filter(|step| step.succeeded()) {
+        let what = counted(step).filter(|what| NODES.contains(&what.as_str()));
+        if let (Some(what), Some(name)) = (what, step.call.split_whitespace().nth(2)) {
+            named.entry(what).or_default().insert(name);
+        }
+    }
+    named.into_iter().map(|(what, names)| (what, names.len())).collect()
 }
 
 /// How much longer a story may take, because of what went wrong. Each line says why.
@@ -136,5 +210,98 @@ fn excused_delay(faults: &[&Step], steps: &[Step]) -> Duration {
         (Edge::Ssh, Some(Fault::TimeOut | Fault::LostAnswer)) => order + LONGEST_COMMAND,
         _ => order,
     };
-    faults.iter().map(excuse).sum()
+    faults.iter().map(excuse).max().unwrap_or_default()
+}
+
+/// How much longer what a story leaves may take to be right. What lands late and belongs to nobody
+/// any more is the sweep's to find, twice, and to finish (V2).
+fn excused_lateness(faults: &[&Step]) -> Duration {
+    let swept = |step: &&Step| step.fault == Some(Fault::Late) && step.edge != Edge::Ssh;
+    if faults.iter().any(swept) { SWEPT } else { Duration::ZERO }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEGAN: Duration = Duration::from_mins(1);
+    const REFERENCE: Duration = Duration::from_mins(5);
+
+    /// Effects of a provider at these seconds, with what went wrong.
+    fn trace(calls: &[(u64, Edge, &str, Option<Fault>)]) -> Vec<Step> {
+        let step = |(number, call): (usize, &(u64, Edge, &str, Option<Fault>))| Step {
+            number,
+            at: Duration::from_secs(call.0),
+            process: Process::Provider,
+            edge: call.1,
+            class: Class::Effect,
+            conditional: false,
+            call: call.2.to_owned(),
+            answer: "200".to_owned(),
+            fault: call.3,
+        };
+        calls.iter().enumerate().map(step).collect()
+    }
+
+    fn course(took: Duration, calls: &[(u64, Edge, &str, Option<Fault>)]) -> Course {
+        Course::of(BEGAN, took, took, &trace(calls))
+    }
+
+    #[test]
+    fn a_wipe_more_is_excused_only_where_the_first_may_have_been_lost() {
+        use Edge::{Kubernetes, Scaleway};
+        let rename = (61, Scaleway, "PATCH servers/5fb0-ab to tuist-release-pending-1-2", None);
+        let wipe = (62, Scaleway, "POST servers/5fb0-ab/reinstall", None);
+        let note = (63, Kubernetes, "patch leases.coordination.k8s.io default/host-5fb0-ab", None);
+        let other = (63, Kubernetes, "patch leases.coordination.k8s.io default/host-77aa-00", None);
+        let calm = course(REFERENCE, &[rename, wipe, note]);
+        let with = |call: (u64, Edge, &'static str, Option<Fault>), fault| {
+            (call.0, call.1, call.2, Some(fault))
+        };
+        for (excused, calls) in [
+            (true, vec![rename, with(wipe, Fault::CrashAfter), wipe, note]),
+            (true, vec![rename, wipe, with(note, Fault::CrashBefore), wipe, note]),
+            (true, vec![with(rename, Fault::Late), wipe, note, wipe, note]),
+            (false, vec![with(rename, Fault::CrashBefore), wipe, note, wipe, note]),
+            (false, vec![with(rename, Fault::LostAnswer), wipe, note, wipe, note]),
+            (false, vec![rename, wipe, with(other, Fault::CrashBefore), wipe, note]),
+            (false, vec![rename, with(wipe, Fault::Slow), wipe, note]),
+            (false, vec![rename, wipe, wipe, note]),
+        ] {
+            let checked = course(REFERENCE, &calls).check(&calm);
+            assert_eq!(checked.is_ok(), excused, "{calls:?}: {checked:?}");
+        }
+    }
+
+    #[test]
+    fn a_node_more_is_excused_once_for_its_name_where_a_provider_was_held_up() {
+        let node = |name, fault| (70, Edge::Kubernetes, name, fault);
+        let calm = course(REFERENCE, &[]);
+        let check = |calls: &[_]| course(REFERENCE, calls).check(&calm);
+        let held_up = node("patch nodes a", Some(Fault::Slow));
+        assert!(check(&[held_up, node("create nodes a", None)]).is_ok());
+        assert!(check(&[node("create nodes a", None)]).is_err());
+        let twice = [held_up, node("create nodes a", None), node("create nodes a", None)];
+        assert!(check(&twice).is_err());
+    }
+
+    #[test]
+    fn ten_minutes_count_once_and_from_the_last_fault() {
+        let calm = course(REFERENCE, &[]);
+        let (write, ssh) = ((Edge::Kubernetes, "patch pods a"), (Edge::Ssh, "5fb0ab06 dial"));
+        let minutes = |minutes: u64| Duration::from_mins(minutes);
+        let after = |took, faults: &[(u64, (Edge, &'static str), Fault)]| {
+            let calls: Vec<_> =
+                faults.iter().map(|(at, (edge, call), f)| (*at, *edge, *call, Some(*f))).collect();
+            course(took, &calls).check(&calm).is_ok()
+        };
+        let error = |at| (at, write, Fault::Error);
+        assert!(after(minutes(5), &[]) && !after(minutes(6), &[]));
+        assert!(after(minutes(15), &[error(61)]) && !after(minutes(16), &[error(61)]));
+        assert!(!after(minutes(16), &[error(61), error(62), error(63)]), "not for each fault");
+        // The story began after one minute.
+        assert!(after(minutes(30), &[error(21 * 60)]) && !after(minutes(31), &[error(21 * 60)]));
+        assert!(after(minutes(25), &[(61, ssh, Fault::TimeOut)]));
+        assert!(!after(minutes(26), &[(61, ssh, Fault::TimeOut), (62, ssh, Fault::TimeOut)]));
+    }
 }

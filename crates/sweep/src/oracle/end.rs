@@ -1,23 +1,30 @@
 //! What must hold once a story is over.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use applecart_api::keys::lease;
+use applecart_api::keys::{label, lease, owned};
 use applecart_api::name_class::NameClass;
 use applecart_sim::faults::{Class, Edge, Process, Step};
 use applecart_sim::scaleway::HostView;
-use applecart_sim::world::{POOL_PREFIX, World};
+use applecart_sim::world::{POOL_PREFIX, Pause, World};
 use serde_json::Value;
 
-use crate::story::{Leaves, MACHINES, Story, all, is_claim_name, number};
+use super::host_of;
+use crate::run::since_the_beginning;
+use crate::story::{LEASES, Leaves, MACHINES, Story, all, is_claim_name, number};
 
 /// Every destructive call is sent within this time of a read of its host.
 const FENCE: Duration = Duration::from_secs(10);
 
+/// A call that was decided on before a pause was known is over by then.
+const IN_FLIGHT: Duration = Duration::from_secs(30);
+
 /// Looks at all that was done on the way.
 pub fn on_the_way(world: &World, steps: &[Step]) -> Result<(), String> {
     fenced(steps)?;
+    paused(world, steps)?;
     secrets(world, steps)
 }
 
@@ -33,10 +40,14 @@ pub fn at_end(world: &World, story: Story) -> Result<(), String> {
     };
     let others = hosts_are_in_place(world, &other)?;
     leases_are_needed(world)?;
+    pool_is_adoptable(world)?;
+    accounts_are_needed(world)?;
     match story.leaves() {
         Leaves::Fleet(vms) => {
             // C2
             all_are(world, others, number(world, MACHINES))?;
+            nobody_is_forgotten(world)?;
+            all_are_ready(world)?;
             no_spare_vms(world, vms)
         }
         Leaves::Nothing => {
@@ -76,7 +87,7 @@ fn hosts_are_in_place(world: &World, other: &dyn Fn(&HostView) -> bool) -> Resul
 
 /// P1: whoever holds the Lease of a host is a Machine that lives, and has that host.
 fn leases_are_needed(world: &World) -> Result<(), String> {
-    for held in world.sight().objects("leases.coordination.k8s.io") {
+    for held in world.sight().objects(LEASES) {
         let holder = held["metadata"]["labels"][lease::HOLDER].as_str();
         let host = held["metadata"]["name"].as_str().and_then(|name| name.strip_prefix("host-"));
         let (Some(uid), Some(host)) = (holder, host) else { continue };
@@ -89,6 +100,79 @@ fn leases_are_needed(world: &World) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// A free host that was not wiped since its last claim is one that nobody ever adopts.
+fn pool_is_adoptable(world: &World) -> Result<(), String> {
+    let leases = world.sight().objects(LEASES);
+    for host in world.scaleway().hosts().iter().filter(|host| is_class(host, &NameClass::Pool)) {
+        let name = lease::name(&host.id);
+        let unwiped = |lease: &&Arc<Value>| {
+            let metadata = &lease["metadata"];
+            metadata["name"] == *name
+                && metadata["labels"][lease::HOLDER].is_null()
+                && metadata["annotations"][lease::UNWIPED] == "true"
+        };
+        if leases.iter().any(|lease| unwiped(&lease)) {
+            return Err(format!("unadoptable: {} is free, and says unwiped", host.name));
+        }
+    }
+    Ok(())
+}
+
+/// S43: whoever has the account of a runner is one.
+fn accounts_are_needed(world: &World) -> Result<(), String> {
+    let runners = |object: &Value| !object["metadata"]["labels"][label::RUNNER_POOL].is_null();
+    let pods = names(world, "pods", runners);
+    let mut accounts = names(world, "serviceaccounts", runners);
+    accounts.retain(|account| !pods.contains(account));
+    match accounts.first() {
+        Some(account) => Err(format!("left-behind: account {account} of no runner")),
+        None => Ok(()),
+    }
+}
+
+/// Every Machine says that it is Ready, and its Node says so itself.
+fn all_are_ready(world: &World) -> Result<(), String> {
+    let is_not = |machine: &Value| machine["status"]["ready"] != true;
+    let mut others = names(world, MACHINES, is_not);
+    others.extend(names(world, "nodes", |node| !is_ready(node)));
+    match others.first() {
+        Some(name) => Err(format!("not-ready: {name} is not Ready any more")),
+        None => Ok(()),
+    }
+}
+
+fn is_ready(node: &Value) -> bool {
+    let is = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
+    node["status"]["conditions"].as_array().is_some_and(|all| all.iter().any(is))
+}
+
+/// C5: there is a Node, an identity and a password for every Machine, and none for anybody else.
+fn nobody_is_forgotten(world: &World) -> Result<(), String> {
+    let machines = names(world, MACHINES, |_| true);
+    let wanted = |name: fn(&str) -> String| sorted(machines.iter().map(|m| name(m)).collect());
+    let agents = |object: &Value| name_of(object).starts_with("tart-kubelet-");
+    let passwords = |object: &Value| is_password(name_of(object));
+    for (resource, there, wanted) in [
+        ("nodes", names(world, "nodes", |_| true), wanted(str::to_owned)),
+        (ACCOUNTS, names(world, ACCOUNTS, agents), wanted(owned::agent)),
+        (BINDINGS, names(world, BINDINGS, agents), wanted(owned::agent)),
+        (SECRETS, names(world, SECRETS, agents), wanted(owned::agent_token)),
+        (SECRETS, names(world, SECRETS, passwords), wanted(owned::credentials)),
+    ] {
+        let there = sorted(there);
+        if there != wanted {
+            let (there, wanted) = (there.join(", "), wanted.join(", "));
+            return Err(format!("unmatched: {resource} are {there:?}, must be {wanted:?}"));
+        }
+    }
+    Ok(())
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort_unstable();
+    names
 }
 
 fn all_are(world: &World, hosts: usize, wanted: usize) -> Result<(), String> {
@@ -109,8 +193,7 @@ fn is_set_aside(world: &World, host: &HostView) -> bool {
         lease["metadata"]["name"] == lease::name(&host.id)
             && lease["metadata"]["annotations"][lease::QUARANTINED] == "true"
     };
-    is_class(host, &NameClass::Quarantined)
-        || !all(world, "leases.coordination.k8s.io", |lease| !says(lease))
+    is_class(host, &NameClass::Quarantined) || !all(world, LEASES, |lease| !says(lease))
 }
 
 fn has_owner(world: &World, host: &HostView) -> bool {
@@ -124,15 +207,13 @@ fn has_owner(world: &World, host: &HostView) -> bool {
 /// Section 3 of the design: a host is changed only right after it was read, and so was its Lease:
 /// what the process itself last did to it is no read.
 fn fenced(steps: &[Step]) -> Result<(), String> {
-    let mut read: BTreeMap<(&Process, String), Duration> = BTreeMap::new();
+    let mut read: BTreeMap<(&Process, &str), Duration> = BTreeMap::new();
     for step in steps.iter().filter(|step| step.edge == Edge::Scaleway) {
-        let Some(server) = step.call.split("servers/").nth(1) else { continue };
-        let server: String =
-            server.chars().take_while(|c| *c == '-' || c.is_alphanumeric()).collect();
+        let Some(server) = host_of(step) else { continue };
         match step.class {
             Class::Read => drop(read.insert((&step.process, server), step.at)),
             Class::Effect | Class::Heartbeat => {
-                let last = read.get(&(&step.process, server.clone()));
+                let last = read.get(&(&step.process, server));
                 if last.is_none_or(|at| step.at.saturating_sub(*at) > FENCE) {
                     return Err(format!(
                         "unfenced: {} was not read before step {}",
@@ -148,19 +229,14 @@ fn fenced(steps: &[Step]) -> Result<(), String> {
 
 /// A provider asks Kubernetes for the host's Lease after its own last effect on host or Lease.
 fn unleased(steps: &[Step]) -> Result<(), String> {
-    let id = |text: &str| -> String {
-        text.chars().take_while(|c| *c == '-' || c.is_alphanumeric()).collect()
-    };
-    let mut asked: BTreeSet<(&Process, String)> = BTreeSet::new();
+    let mut asked: BTreeSet<(&Process, &str)> = BTreeSet::new();
     for step in steps.iter().filter(|step| step.process.is_provider()) {
-        let lease = step.call.split("/host-").nth(1).filter(|_| step.edge == Edge::Kubernetes);
-        let host = step.call.split("servers/").nth(1).filter(|_| step.edge == Edge::Scaleway);
-        let Some(server) = lease.or(host).map(id) else { continue };
-        let key = (&step.process, server);
+        let Some(server) = host_of(step) else { continue };
+        let (is_host, key) = (step.edge == Edge::Scaleway, (&step.process, server));
         match step.class {
-            Class::Read if lease.is_some() => drop(asked.insert(key)),
-            Class::Effect if host.is_some() && !asked.contains(&key) => {
-                let (number, server) = (step.number, key.1);
+            Class::Read if !is_host => drop(asked.insert(key)),
+            Class::Effect if is_host && !asked.contains(&key) => {
+                let number = step.number;
                 return Err(format!(
                     "unleased: the Lease of {server} was not read before {number}"
                 ));
@@ -172,25 +248,42 @@ fn unleased(steps: &[Step]) -> Result<(), String> {
     Ok(())
 }
 
-/// S16: no password anywhere but in Secrets.
+/// S9: as long as a person knows an object to be paused, nobody calls Scaleway or its Mac for it.
+fn paused(world: &World, steps: &[Step]) -> Result<(), String> {
+    for Pause { host, from, until } in world.sight().hands().pauses() {
+        let from = since_the_beginning(from) + IN_FLIGHT;
+        let until = until.map_or(Duration::MAX, since_the_beginning);
+        let mac = host.as_str().get(..8).unwrap_or_default();
+        let outside = |step: &&Step| match step.edge {
+            Edge::Scaleway => host_of(step) == Some(host.as_str()),
+            Edge::Ssh => step.call.starts_with(mac),
+            Edge::Kubernetes | Edge::Tart => false,
+        };
+        let mut meanwhile = steps.iter().filter(|step| (from..until).contains(&step.at));
+        if let Some(Step { number, call, .. }) = meanwhile.find(outside) {
+            return Err(format!("paused: {call} while it was paused, step {number}"));
+        }
+    }
+    Ok(())
+}
+
+/// S16: no secret anywhere but in Secrets, whatever it looks like.
 fn secrets(world: &World, steps: &[Step]) -> Result<(), String> {
-    let passwords = world.passwords();
+    let secrets = world.secret_texts();
+    let tells = |text: &str| secrets.iter().any(|secret| text.contains(secret.as_str()));
     for resource in world.sight().resources() {
         if resource == "secrets" {
             continue;
         }
         for object in world.sight().objects(&resource) {
-            let text = object.to_string();
-            if passwords.iter().any(|password| text.contains(password.as_str())) {
-                let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                return Err(format!("secrets: a password is in {resource} {name}"));
+            if tells(&object.to_string()) {
+                let name = name_of(&object);
+                return Err(format!("secrets: one is told in {resource} {name}"));
             }
         }
     }
-    let told =
-        |step: &&Step| passwords.iter().any(|password| step.call.contains(password.as_str()));
-    match steps.iter().find(told) {
-        Some(step) => Err(format!("secrets: a password is in step {}", step.number)),
+    match steps.iter().find(|step| tells(&step.call)) {
+        Some(step) => Err(format!("secrets: one is told in step {}", step.number)),
         None => Ok(()),
     }
 }
@@ -210,44 +303,46 @@ fn no_node(world: &World) -> Result<(), String> {
 /// C5: of a Machine that is gone, nothing stands outside.
 fn nothing_left(world: &World) -> Result<(), String> {
     let held = |lease: &Value| !lease["metadata"]["labels"][lease::HOLDER].is_null();
-    let mut left = names(world, "leases.coordination.k8s.io", held);
+    let mut left = names(world, LEASES, held);
     left.extend(of_machines(world));
     if left.is_empty() { Ok(()) } else { Err(format!("left-behind: {}", left.join(", "))) }
 }
 
 /// A Mac that is nobody's Machine any more has all that it needs, and its Node is Ready.
 fn works_on(world: &World) -> Result<(), String> {
-    let ready = |node: &Value| {
-        let is = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
-        node["status"]["conditions"].as_array().is_some_and(|all| all.iter().any(is))
-    };
-    let agents = |object: &Value| {
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        name.starts_with("tart-kubelet-")
-    };
+    let agents = |object: &Value| name_of(object).starts_with("tart-kubelet-");
     let whole = IDENTITY.iter().all(|resource| !names(world, resource, agents).is_empty());
-    if whole && names(world, "nodes", ready).len() == 1 {
+    if whole && names(world, "nodes", is_ready).len() == 1 {
         return Ok(());
     }
     Err("cut-off: the Mac of a Machine that was taken elsewhere does not work on".to_owned())
 }
 
 /// What an agent is known by: its token, its account, and what that may do.
-const IDENTITY: [&str; 3] =
-    ["secrets", "serviceaccounts", "clusterrolebindings.rbac.authorization.k8s.io"];
+const IDENTITY: [&str; 3] = [SECRETS, ACCOUNTS, BINDINGS];
+const SECRETS: &str = "secrets";
+const ACCOUNTS: &str = "serviceaccounts";
+const BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";
 
 /// What there is for Machines: their agents' identities and their hosts' passwords.
 fn of_machines(world: &World) -> Vec<String> {
     let of_machine = |object: &Value| {
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let password = name.ends_with("-bootstrap") && !name.ends_with("noop-bootstrap");
-        name.starts_with("tart-kubelet-") || password
+        let name = name_of(object);
+        name.starts_with("tart-kubelet-") || is_password(name)
     };
     IDENTITY.iter().flat_map(|resource| names(world, resource, of_machine)).collect()
+}
+
+fn is_password(secret: &str) -> bool {
+    secret.ends_with("-bootstrap") && !secret.ends_with("noop-bootstrap")
+}
+
+fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
 fn names(world: &World, resource: &str, which: impl Fn(&Value) -> bool) -> Vec<String> {
     let objects = world.sight().objects(resource);
     let chosen = objects.iter().filter(|object| which(object));
-    chosen.map(|object| object["metadata"]["name"].as_str().unwrap_or_default().into()).collect()
+    chosen.map(|object| name_of(object).to_owned()).collect()
 }

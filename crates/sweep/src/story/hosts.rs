@@ -21,6 +21,8 @@ const LEFT: [&str; 3] =
     ["secrets", "serviceaccounts", "clusterrolebindings.rbac.authorization.k8s.io"];
 /// The Cluster of every world.
 const CLUSTER: &str = "demo";
+/// How long a pause lasts at least: longer than it takes until a Mac is looked after again.
+const PAUSE: Duration = Duration::from_mins(6);
 
 /// The host of the pool, if there is one.
 fn in_pool(world: &World) -> Option<HostView> {
@@ -155,13 +157,21 @@ pub async fn name_no_pool(world: &World) -> Result<(), String> {
 
 /// A person detaches a Machine from its host, and deletes it.
 pub async fn detach(world: &World) -> Result<(), String> {
-    let (machine, _) = first(world)?;
+    let (machine, host) = first(world)?;
     annotate(world, &machine, json!({annotation::PAUSED: "true"})).await?;
     reach("the pause told", || is_told(world, "Paused")).await?;
+    pause(world, &host).await;
     let name = machine.name_any();
     Kind::Mac.patch_status(world, &name, json!({"status": {"serverID": null}})).await?;
     Kind::Mac.patch(world, &name, json!({"spec": {"providerID": null}})).await?;
     empty_fleet(world).await
+}
+
+/// Takes their time while nobody may call outside for a host, and then goes on.
+async fn pause(world: &World, host: &HostView) {
+    world.pause_told(&host.id);
+    tokio::time::sleep(PAUSE).await;
+    world.pause_ends(&host.id);
 }
 
 /// `clusterctl move`, as far as this cluster sees it.
@@ -175,6 +185,7 @@ pub async fn move_away(world: &World) -> Result<(), String> {
         of_host.is_some_and(|l| l["metadata"]["annotations"][lease::MOVED] == "true")
     };
     reach("the move told", moved).await?;
+    pause(world, &host).await;
     annotate(world, &machine, json!({annotation::DELETE_FOR_MOVE: ""})).await?;
     Kind::Mac.delete(world, &machine.name_any()).await?;
     reach("the object gone", || number(world, MACHINES) == 0).await

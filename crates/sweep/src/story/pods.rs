@@ -2,18 +2,52 @@
 
 use std::time::Duration;
 
-use applecart_sim::world::{NAMESPACE, World};
+use applecart_api::runner_pool::RunnerPool;
+use applecart_sim::world::{NAMESPACE, POOL, World};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::steps::{
-    all, claim_runner, empty_fleet, no_runners, number, reach, running, scale, want_runners,
+    all, claim_runner, empty_fleet, fleet, no_runners, number, reach, running, scale, want_runners,
 };
 
 /// How long the job of a runner takes.
 const JOB: Duration = Duration::from_mins(1);
+/// The image that a pool gets.
+const NEWER_IMAGE: &str = "ghcr.example/macos-runner@sha256:7b16";
+
+/// Waits for a Machine, and for so many idle runners on it.
+pub async fn keep_idle(world: &World, runners: u32) -> Result<(), String> {
+    fleet(world, 1).await?;
+    want_runners(world, runners).await?;
+    let wanted = usize::try_from(runners).unwrap_or(usize::MAX);
+    reach("idle runners", || running(world).len() == wanted).await
+}
+
+/// A pool gets another image: its two runners are replaced.
+pub async fn roll_image(world: &World) -> Result<(), String> {
+    let pools: Api<RunnerPool> = Api::namespaced(world.client(), NAMESPACE);
+    let change = json!({"spec": {"image": NEWER_IMAGE}});
+    let patched = pools.patch(POOL, &PatchParams::default(), &Patch::Merge(&change)).await;
+    patched.map_err(|error| error.to_string())?;
+    let is_newer = |pod: &serde_json::Value| pod["spec"]["containers"][0]["image"] == NEWER_IMAGE;
+    let rolled = || number(world, "pods") == 2 && running(world).iter().all(|pod| is_newer(pod));
+    reach("two runners of the newer image", || rolled() && running(world).len() == 2).await
+}
+
+/// A runner gets a job, and its pool is deleted at the same moment: the job ends first.
+pub async fn delete_pool(world: &World) -> Result<(), String> {
+    let runner = claim_runner(world).await?;
+    let pools: Api<RunnerPool> = Api::namespaced(world.client(), NAMESPACE);
+    let deleted = pools.delete(POOL, &DeleteParams::default()).await;
+    deleted.map_err(|error| error.to_string())?;
+    tokio::time::sleep(JOB).await;
+    world.finish_job(&runner);
+    reach("an empty pool", || no_runners(world)).await?;
+    reach("the pool gone", || number(world, "runnerpools.tuist.dev") == 0).await
+}
 
 /// A Pod runs to its success on a Mac and is deleted.
 pub async fn one_pod(world: &World) -> Result<(), String> {
