@@ -199,7 +199,6 @@ async fn strike(world: &World, bug: Bug) -> bool {
             touch(world).await;
             false
         }
-        Bug::Spins => used.is_some() && spin(world).await,
         Bug::Secrets => tell_password(world).await,
         Bug::Encoded => hosts.iter().any(|host| host.generation > 0) && tell_hidden(world).await,
         bug => strike_others(world, bug, used).await,
@@ -209,6 +208,7 @@ async fn strike(world: &World, bug: Bug) -> bool {
 /// The same for the rest of them; `used` is a host with an agent.
 async fn strike_others(world: &World, bug: Bug, used: Option<&HostView>) -> bool {
     match (bug, used) {
+        (Bug::Spins, _) => used.is_some() && spin(world).await,
         (Bug::ReleasedAlive, Some(host)) => release(world, host).await,
         (Bug::ReadyEarly, _) => say_ready(world).await,
         (Bug::Surplus, _) => add_runner(world).await,

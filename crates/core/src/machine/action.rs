@@ -103,7 +103,7 @@ pub enum Action {
     },
     /// Store the password that this turn's read of the host carried.
     StoreCredentials(ServerId),
-    /// Forget the password and the host key of a host that is being wiped: the Secret that was read.
+    /// Forget the password and the host key of a host that is being wiped: this Secret.
     DeleteCredentials(Exactly),
     /// Make one part of the Node's identity.
     CreateIdentity(Identity),

@@ -46,14 +46,11 @@ pub(super) fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decisi
     }
     match &seen.bound {
         Bound::NotRead(_) => wait(Reason::CannotRead("its host".into()), limits.look),
-        Bound::Unbound(Candidates::Failed(why)) => {
-            wait(Reason::CannotRead(format!("the zone's hosts: {why}")), limits.look)
-        }
         // Neither Lease nor id, and no place where a host of ours could be.
         Bound::Unbound(Candidates::NoZone(why)) if object.ordered.is_none() => {
             skip(seen, Reason::ReleaseSkipped(format!("its zone is unknown: {why}")))
         }
-        Bound::Unbound(Candidates::NoZone(why)) => {
+        Bound::Unbound(Candidates::Failed(why) | Candidates::NoZone(why)) => {
             wait(Reason::CannotRead(format!("the zone's hosts: {why}")), limits.look)
         }
         // G17: never a rental without an owner.

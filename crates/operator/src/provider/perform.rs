@@ -54,12 +54,8 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
             }
             noted
         }
-        Action::ClearLease(server) => clear_lease(context, turn, server, json!({})).await,
-        Action::ReturnLease(server) => {
-            clear_lease(context, turn, server, json!({key::UNWIPED: "false"})).await
-        }
-        Action::LeaveLease(server) => {
-            clear_lease(context, turn, server, json!({key::MOVED: "true"})).await
+        Action::ClearLease(server) | Action::ReturnLease(server) | Action::LeaveLease(server) => {
+            clear_lease(context, turn, server, facts(action, context.clock.now())).await
         }
         Action::Rename { server, to, .. } => {
             outcome_of(context.scaleway.rename(&turn.zone, server, to).await)
@@ -155,6 +151,8 @@ fn facts(action: &Action, now: Timestamp) -> Value {
         Action::NoteQuarantined(_) => json!({key::QUARANTINED: "true"}),
         Action::NoteHealthy(_) => json!({key::OWNERS_FAILED: Value::Null}),
         Action::NoteMoving { moving, .. } => json!({key::MOVED: moving.then_some("true")}),
+        Action::ReturnLease(_) => json!({key::UNWIPED: "false"}),
+        Action::LeaveLease(_) => json!({key::MOVED: "true"}),
         _ => json!({}),
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -10,12 +11,28 @@ use tokio::time::Instant;
 #[derive(Debug, Default)]
 pub struct Rests(Mutex<BTreeMap<String, State>>);
 
+/// When somebody who rests is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Then, or when anything new is told.
+    At(Instant),
+    /// Only when anything new is told.
+    OnNews,
+}
+
+impl Due {
+    /// So long from now; never by itself, if that is nothing.
+    pub fn after(wait: Option<Duration>) -> Self {
+        wait.map_or(Self::OnNews, |wait| Self::At(Instant::now() + wait))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// It takes its turns; whether anything new was told meanwhile.
     Works { woken: bool },
-    /// It is due then, or only when anything new is told.
-    Rests { due: Option<Instant> },
+    /// It waits.
+    Rests(Due),
 }
 
 impl Rests {
@@ -29,10 +46,10 @@ impl Rests {
     }
 
     /// Its turns are over, and it is due then: unless anything new was told meanwhile.
-    pub fn rest(&self, key: &str, due: Option<Instant>) {
+    pub fn rest(&self, key: &str, due: Due) {
         let mut all = self.all();
         if all.get(key) == Some(&State::Works { woken: false }) {
-            all.insert(key.to_owned(), State::Rests { due });
+            all.insert(key.to_owned(), State::Rests(due));
         }
     }
 
@@ -41,7 +58,7 @@ impl Rests {
         let mut all = self.all();
         match all.get_mut(key) {
             Some(State::Works { woken }) => *woken = true,
-            Some(State::Rests { .. }) => drop(all.remove(key)),
+            Some(State::Rests(_)) => drop(all.remove(key)),
             None => {}
         }
     }
@@ -52,10 +69,10 @@ impl Rests {
     }
 
     /// When it is due, if it rests and that is not yet.
-    pub fn until(&self, key: &str) -> Option<Option<Instant>> {
+    pub fn until(&self, key: &str) -> Option<Due> {
         match self.all().get(key)? {
-            State::Rests { due: Some(due) } if *due <= Instant::now() => None,
-            State::Rests { due } => Some(*due),
+            State::Rests(Due::At(due)) if *due <= Instant::now() => None,
+            State::Rests(due) => Some(*due),
             State::Works { .. } => None,
         }
     }
@@ -63,14 +80,12 @@ impl Rests {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[tokio::test(start_paused = true)]
     async fn who_rests_is_woken_by_time_and_by_others() {
         let rests = Rests::default();
-        let due = Some(Instant::now() + Duration::from_secs(10));
+        let due = Due::after(Some(Duration::from_secs(10)));
         assert_eq!(rests.until("a"), None, "nothing is known of it");
         rests.begin("a");
         assert_eq!(rests.until("a"), None, "it works");
@@ -83,9 +98,9 @@ mod tests {
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(rests.until("a"), None, "it is due");
         rests.begin("a");
-        rests.rest("a", None);
+        rests.rest("a", Due::OnNews);
         tokio::time::sleep(Duration::from_hours(24)).await;
-        assert_eq!(rests.until("a"), Some(None));
+        assert_eq!(rests.until("a"), Some(Due::OnNews));
     }
 
     #[tokio::test(start_paused = true)]
@@ -94,7 +109,7 @@ mod tests {
         let rests = Rests::default();
         rests.begin("a");
         rests.wake("a");
-        rests.rest("a", None);
+        rests.rest("a", Due::OnNews);
         assert_eq!(rests.until("a"), None);
     }
 }

@@ -20,6 +20,7 @@ use tracing::Instrument;
 
 use super::memory::key;
 use super::observe::{chain, is_node_ready};
+use super::rests::Due;
 use super::turn::turn;
 use super::{Context, bootstraps};
 use crate::calls::ReadError;
@@ -83,7 +84,7 @@ async fn turns(
     for _ in 0..IN_A_ROW {
         let next = numbered(object.clone(), context.clone()).await?;
         if next != Some(Duration::ZERO) {
-            let due = next.map(|next| Instant::now() + next);
+            let due = Due::after(next);
             context.rests.rest(&key, due);
             return Ok(wake(due));
         }
@@ -93,9 +94,11 @@ async fn turns(
     Ok(Wake::requeue(Duration::ZERO))
 }
 
-fn wake(due: Option<Instant>) -> Wake {
-    let rest = |due: Instant| due.saturating_duration_since(Instant::now());
-    due.map_or_else(Wake::await_change, |due| Wake::requeue(rest(due)))
+fn wake(due: Due) -> Wake {
+    match due {
+        Due::At(due) => Wake::requeue(due.saturating_duration_since(Instant::now())),
+        Due::OnNews => Wake::await_change(),
+    }
 }
 
 /// Everything that these tell is new.

@@ -141,7 +141,7 @@ impl Course {
 fn excused(what: &str, faults: &[&Step], steps: &[Step]) -> usize {
     let two_lead = || steps.iter().any(|step| step.process == Process::SecondProvider);
     let excuse = |step: &&&Step| match what {
-        // A wipe whose acceptance nobody saw, or could note, is asked for again: harmless, and safe.
+        // A wipe whose acceptance nobody saw, or could note, is asked for again: harmless.
         WIPE => leaves_a_wipe_unnoted(step, steps) || lands_late(step),
         // A runner whose account was made by a process that died gets a new account.
         "create serviceaccounts" | "delete serviceaccounts" => {

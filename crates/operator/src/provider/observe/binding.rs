@@ -54,8 +54,9 @@ pub async fn bind(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     };
     // Another leader took it for the object since this turn looked for Leases (G7).
     let us = turn.seen.object.uid.as_str();
-    let is_leased = |candidate: &&Arc<Candidate>| matches!(&candidate.lease.holder, LeaseHolder::Other(holder) if holder.ends_with(us));
-    if let Some(server) = candidates.iter().find(is_leased).map(|leased| leased.host.id.clone())
+    let is_us = |holder: &LeaseHolder| matches!(holder, LeaseHolder::Other(h) if h.ends_with(us));
+    let leased = candidates.iter().find(|candidate| is_us(&candidate.lease.holder));
+    if let Some(server) = leased.map(|leased| leased.host.id.clone())
         && let Some(lease) = lease_of(context, turn, &server).await?
         && lease.holder == LeaseHolder::Us
     {

@@ -18,9 +18,9 @@ macro_rules! effects {
 effects! {
     AddFinalizer RemoveFinalizer WriteStatus RecordBootstrap SetProviderId BlockMove TakeName
     TakeLease NoteMarked NoteReleasing NoteWiped NoteDelete NoteQuarantined NoteHealthy NoteMoving
-    ClearLease ReturnLease LeaveLease Rename RequestWipe Reboot DeleteServer ScheduleDeletion NoteOrder Create
-    StoreCredentials DeleteCredentials CreateIdentity DeleteIdentity StartBootstrap StartUpkeep
-    Compare StopBootstrap Cordon DeleteGuest FreeGuest DeleteNode
+    ClearLease ReturnLease LeaveLease Rename RequestWipe Reboot DeleteServer ScheduleDeletion
+    NoteOrder Create StoreCredentials DeleteCredentials CreateIdentity DeleteIdentity StartBootstrap
+    StartUpkeep Compare StopBootstrap Cordon DeleteGuest FreeGuest DeleteNode
 }
 
 /// What an effect is judged by.
