@@ -285,8 +285,9 @@ async fn a_disk_without_room_is_told_by_a_step_and_the_next_run_with_room_conver
     let in_steps = ["passwordless sudo", "agent binary"];
     for (desired, step) in [first, second].iter().zip(in_steps) {
         macs.change(r#"{"disk_full": true}"#).await;
+        // Always more: what was measured as used is room again for whoever writes the same anew.
         let fill =
-            Script { name: "fill", text: "head -c 4194304 /dev/zero 2>&1 >/Users/m1/fill; true" };
+            Script { name: "fill", text: "head -c 1048576 /dev/zero 2>&1 >>/Users/m1/fill; true" };
         let fill = Command::script(fill, &[], Privilege::User);
         // The lever is pulled a moment after it was answered.
         until("a full disk", async || {
