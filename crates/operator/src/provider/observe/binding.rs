@@ -133,10 +133,16 @@ pub async fn held_lease(
             server
         }))
     };
+    let last = context.memory.held.known(uid.as_str());
     let found = context.memory.held.get(uid.as_str(), &turn.reading, Box::pin(search)).await?;
-    let Some(server) = found else { return Ok(None) };
+    // A list behind the times lacks what we have just taken.
+    let Some(server) = found.or(last) else { return Ok(None) };
     let lease = lease_of(context, turn, &server).await?;
-    Ok(lease.filter(|lease| lease.holder == LeaseHolder::Us).map(|lease| (server, lease)))
+    let Some(lease) = lease.filter(|lease| lease.holder == LeaseHolder::Us) else {
+        return Ok(None);
+    };
+    context.memory.held.wrote(uid.as_str(), Some(server.clone()));
+    Ok(Some((server, lease)))
 }
 
 /// The host that the status names, else the provider ID. An id that cannot be read was lost: the
