@@ -313,7 +313,6 @@ pub struct Image {
 
 /// What a bootstrap needs besides the host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "three facts, each seen on its own")]
 pub struct Credentials {
     /// The fleet's SSH key, stored and registered.
     pub fleet_key: FleetKey,
@@ -359,7 +358,7 @@ pub struct Node {
 
 /// A Pod on the Mac.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "three facts, each seen on its own")]
+#[allow(clippy::struct_excessive_bools, reason = "four facts, each seen on its own")]
 pub struct Guest {
     /// Namespace.
     pub namespace: String,

@@ -38,8 +38,11 @@ pub(super) fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decisi
     }
     // A deletion that came too early is not repeated: another way is taken at once.
     let too_early = seen.trouble.as_ref().is_some_and(|trouble| trouble.too_early);
-    // What failed before the deletion says nothing about it.
-    let ours = |trouble: &Trouble| object.deleting_since.is_some_and(|at| trouble.at >= at);
+    // What failed before the deletion says nothing about it; while our clock is behind the API
+    // server's, nobody can tell, and nothing is repeated before its time (LH21).
+    let ours = |trouble: &Trouble| {
+        object.deleting_since.is_some_and(|since| trouble.at >= since || now < since)
+    };
     let own = seen.trouble.as_ref().is_some_and(ours);
     if let (true, false, Some(held)) = (own, too_early, held_up(now, seen)) {
         return held;

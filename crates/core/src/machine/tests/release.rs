@@ -25,6 +25,10 @@ fn what_failed_before_the_deletion_does_not_hold_it_up() {
     };
     assert!(matches!(effect(&failed_at(minutes_ago(2))).action, Some(Action::Rename { .. })));
     assert_eq!(effect(&failed_at(minutes_ago(0))).action, None, "LH21: its own is waited for");
+    let behind = with(failed_at(minutes_ago(0)), |seen| {
+        seen.object.deleting_since = Some(now() + Duration::from_mins(5));
+    });
+    assert_eq!(effect(&behind).action, None, "LH21: the API server's clock is ahead of ours");
 }
 
 #[test]
