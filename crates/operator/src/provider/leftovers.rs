@@ -7,7 +7,7 @@ use applecart_core::Outcome;
 use applecart_core::machine::{Action, Exactly, Identity};
 use k8s_openapi::api::core::v1::{Node, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, Preconditions};
 use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
@@ -59,9 +59,20 @@ impl Left<'_> {
         }
     }
 
-    /// The parts of the agent's identity that there are, and the Secret of its token.
-    pub async fn identity(&self) -> Result<(Parts, Option<Secret>), ReadError> {
+    /// The agent's account.
+    pub async fn account(&self) -> Result<Option<Exactly>, ReadError> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client.clone(), self.namespace);
+        let agent = owned::agent(self.machine);
+        let account = calls::read("its ServiceAccount", accounts.get_metadata_opt(&agent)).await?;
+        Ok(account.as_ref().map(exactly))
+    }
+
+    /// The parts of the agent's identity that there are, `account` if it finds one, and the Secret
+    /// of its token.
+    pub async fn identity(
+        &self,
+        account: impl Future<Output = Result<Option<Exactly>, ReadError>>,
+    ) -> Result<(Parts, Option<Secret>), ReadError> {
         let bindings: Api<ClusterRoleBinding> = Api::all(self.client.clone());
         let agent = owned::agent(self.machine);
         let token = owned::agent_token(self.machine);
@@ -69,11 +80,11 @@ impl Left<'_> {
         let (token, account, binding) = tokio::try_join!(
             biased;
             calls::read("its token", secrets.get_opt(&token)),
-            calls::read("its ServiceAccount", accounts.get_opt(&agent)),
+            account,
             calls::read("its ClusterRoleBinding", bindings.get_opt(&agent)),
         )?;
         let present = [
-            (Identity::ServiceAccount, account.as_ref().map(exactly)),
+            (Identity::ServiceAccount, account),
             (Identity::Binding, binding.as_ref().map(exactly)),
             (Identity::Token, token.as_ref().map(exactly)),
         ];
@@ -130,7 +141,12 @@ impl Left<'_> {
 
 /// What a stored object is known by, exactly.
 pub fn exactly(object: &impl kube::Resource) -> Exactly {
-    let (uid, version) = (object.meta().uid.clone(), object.meta().resource_version.clone());
+    exactly_of(object.meta())
+}
+
+/// The same, of what says so itself.
+pub fn exactly_of(meta: &ObjectMeta) -> Exactly {
+    let (uid, version) = (meta.uid.clone(), meta.resource_version.clone());
     Exactly { uid: uid.unwrap_or_default(), version: version.unwrap_or_default() }
 }
 

@@ -4,7 +4,8 @@
 //! # Guarantees
 //! - What a watch has told anything new of is not recalled.
 //! - What was written is known from the answer; after an effect that ended otherwise it is read.
-//! - A turn that changes a host, or gives up anything, recalls nothing (`turn.rs`).
+//! - A turn that changes a host, or gives up anything, recalls nothing that was read before it began
+//!   (`turn.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -84,10 +85,10 @@ pub fn key(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-/// Whose reads are whose: no two turns of a process have one number.
-static TURNS: AtomicU64 = AtomicU64::new(1);
+/// What began before what: every turn and every read of a process has the next number.
+static BEGINNINGS: AtomicU64 = AtomicU64::new(1);
 
-/// How one turn reads, and whether it recalled anything that another turn read.
+/// How one turn reads, and whether it recalled anything that was read before it began.
 #[derive(Debug)]
 pub struct Reading {
     turn: u64,
@@ -98,16 +99,15 @@ pub struct Reading {
 impl Reading {
     /// Of a new turn, which recalls what it can.
     pub fn recalling() -> Self {
-        let turn = TURNS.fetch_add(1, Ordering::Relaxed);
-        Self { turn, may_recall: true, recalled: AtomicBool::new(false) }
+        Self { turn: next(), may_recall: true, recalled: AtomicBool::new(false) }
     }
 
-    /// Of the same turn, which reads everything that it has not read itself.
+    /// Of the same turn, which reads everything that nobody has read since it began.
     pub fn anew(&self) -> Self {
         Self { turn: self.turn, may_recall: false, recalled: AtomicBool::new(false) }
     }
 
-    /// Whether it may recall what other turns read.
+    /// Whether it may recall what was read before it began.
     pub fn may_recall(&self) -> bool {
         self.may_recall
     }
@@ -117,9 +117,15 @@ impl Reading {
         self.recalled.load(Ordering::Relaxed)
     }
 
-    /// `known`, which the turn `by` read, if it may be recalled.
-    fn recall<T>(&self, by: u64, known: T) -> Option<T> {
-        if by == self.turn {
+    /// Whether a read that began then is as new as one of this turn: another turn's may be, and all
+    /// Machines of a Cluster read that.
+    fn is_as_new(&self, began: u64) -> bool {
+        began > self.turn
+    }
+
+    /// `known`, read by a read that began then, if it may be recalled.
+    fn recall<T>(&self, began: u64, known: T) -> Option<T> {
+        if self.is_as_new(began) {
             return Some(known);
         }
         self.may_recall.then(|| {
@@ -127,6 +133,11 @@ impl Reading {
             known
         })
     }
+}
+
+/// The number of what begins now.
+pub fn next() -> u64 {
+    BEGINNINGS.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The last read of each thing of a kind, its absence included.
@@ -146,8 +157,8 @@ struct Slot<T> {
     touched: Instant,
     /// How often it was known to change: a read that began before it does not count.
     changes: u64,
-    /// The turn that read it; 0 if it is known from a write.
-    by: u64,
+    /// The number of the read; 0 if it is known from a write.
+    began: u64,
     said: Said<T>,
 }
 
@@ -175,32 +186,32 @@ impl<T: Clone> Recent<T> {
         reading: &Reading,
         read: impl Future<Output = Result<Option<T>, ReadError>>,
     ) -> Result<Option<T>, ReadError> {
-        let (by, said) = self.said(key);
+        let (began, said) = self.said(key);
         let known = match said {
             Said::Nothing => None,
-            Said::IsAbsent => reading.recall(by, None),
-            Said::Is(known) => reading.recall(by, Some(known)),
+            Said::IsAbsent => reading.recall(began, None),
+            Said::Is(known) => reading.recall(began, Some(known)),
         };
         if let Some(known) = known {
             return Ok(known);
         }
-        let began = Instant::now();
+        let (touched, began) = (Instant::now(), next());
         let changes = self.slots().by_key.get(key).map_or(0, |slot| slot.changes);
         let value = read.await?;
         let mut slots = self.slots();
         let now = slots.by_key.get(key).map_or(0, |slot| slot.changes);
         if now == changes {
             let said = value.clone().map_or(Said::IsAbsent, Said::Is);
-            slots.insert(key, Slot { touched: began, changes, by: reading.turn, said }, self.fresh);
+            slots.insert(key, Slot { touched, changes, began, said }, self.fresh);
         }
         Ok(value)
     }
 
-    /// What is known, and by whose read.
+    /// What is known, and by which read.
     fn said(&self, key: &str) -> (u64, Said<T>) {
         let slots = self.slots();
         let slot = slots.by_key.get(key).filter(|slot| slot.touched.elapsed() < self.fresh);
-        slot.map_or((0, Said::Nothing), |slot| (slot.by, slot.said.clone()))
+        slot.map_or((0, Said::Nothing), |slot| (slot.began, slot.said.clone()))
     }
 
     /// What was last read or written under `key`, while it counts.
@@ -224,17 +235,18 @@ impl<T: Clone> Recent<T> {
     /// Changes what is remembered of `key`, if anything is; it counts for no longer than before.
     pub fn amend(&self, key: &str, change: impl FnOnce(&mut T)) {
         let mut slots = self.slots();
-        if let Some(Slot { changes, by, said: Said::Is(known), .. }) = slots.by_key.get_mut(key) {
+        if let Some(Slot { changes, began, said: Said::Is(known), .. }) = slots.by_key.get_mut(key)
+        {
             change(known);
             *changes += 1;
-            *by = 0;
+            *began = 0;
         }
     }
 
     fn change(&self, key: &str, said: Said<T>) {
         let mut slots = self.slots();
         let changes = slots.by_key.get(key).map_or(0, |slot| slot.changes) + 1;
-        let slot = Slot { touched: Instant::now(), changes, by: 0, said };
+        let slot = Slot { touched: Instant::now(), changes, began: 0, said };
         slots.insert(key, slot, self.fresh);
     }
 }
@@ -270,8 +282,8 @@ pub struct Objects {
 
 struct Known {
     at: Instant,
-    /// The turn that read it; 0 if it is known from a write.
-    by: u64,
+    /// The number of the read; 0 if it is known from a write.
+    began: u64,
     /// Its version, and earlier ones.
     versions: VecDeque<String>,
     object: ScalewayAppleSiliconMachine,
@@ -291,9 +303,9 @@ impl Objects {
         let (uid, version) = (watched.uid()?, watched.resource_version()?);
         let last = self.last();
         let known = last.get(&uid).filter(|known| known.at.elapsed() < self.fresh)?;
-        // What this turn read is at least as new as what woke it.
-        let counts = known.by == reading.turn || known.versions.contains(&version);
-        counts.then(|| reading.recall(known.by, known.object.clone())).flatten()
+        // What was read since this turn began is at least as new as what woke it.
+        let counts = reading.is_as_new(known.began) || known.versions.contains(&version);
+        counts.then(|| reading.recall(known.began, known.object.clone())).flatten()
     }
 
     /// Whether we read or wrote this version of the object, or a later one.
@@ -304,9 +316,9 @@ impl Objects {
         self.last().get(&uid).is_some_and(|known| known.versions.contains(&version))
     }
 
-    /// It was read: this is how it is.
-    pub fn read(&self, object: &ScalewayAppleSiliconMachine, reading: &Reading) {
-        self.note(object, reading.turn);
+    /// A read that began then told it: this is how it is.
+    pub fn read(&self, object: &ScalewayAppleSiliconMachine, began: u64) {
+        self.note(object, began);
     }
 
     /// It was written: this is how it is.
@@ -314,7 +326,7 @@ impl Objects {
         self.note(object, 0);
     }
 
-    fn note(&self, object: &ScalewayAppleSiliconMachine, by: u64) {
+    fn note(&self, object: &ScalewayAppleSiliconMachine, began: u64) {
         let (Some(uid), Some(version)) = (object.uid(), object.resource_version()) else { return };
         let mut last = self.last();
         let mut versions = last.remove(&uid).map(|known| known.versions).unwrap_or_default();
@@ -325,7 +337,7 @@ impl Objects {
             versions.pop_front();
         }
         let object = slim(object.clone());
-        last.insert(uid, Known { at: Instant::now(), by, versions, object });
+        last.insert(uid, Known { at: Instant::now(), began, versions, object });
         if last.len() >= FEW && last.len().is_multiple_of(FEW) {
             last.retain(|_, known| known.at.elapsed() < UNDER_WAY);
         }
@@ -360,6 +372,10 @@ mod tests {
         assert_eq!(read(&recent, &anew, 3).await, Some(3));
         assert_eq!(read(&recent, &anew, 4).await, Some(3), "a turn reads a thing once");
         assert!(!anew.has_recalled());
+        let other = Reading::recalling().anew();
+        assert_eq!(read(&recent, &next.anew(), 5).await, Some(3), "read since it began");
+        assert_eq!(read(&recent, &other, 5).await, Some(5), "read before it began");
+        assert_eq!(read(&recent, &anew, 6).await, Some(5), "by another turn, meanwhile");
         tokio::time::sleep(FRESH).await;
         assert_eq!(read(&recent, &Reading::recalling(), 4).await, Some(4));
     }
@@ -413,8 +429,8 @@ mod tests {
         assert_eq!(recalled("3"), None, "somebody else's");
         let turn = Reading::recalling();
         assert!(objects.recall(&at("2"), &turn.anew()).is_none());
-        objects.read(&at("4"), &turn);
-        assert!(objects.recall(&at("2"), &turn.anew()).is_some(), "it read it itself");
+        objects.read(&at("4"), next());
+        assert!(objects.recall(&at("2"), &turn.anew()).is_some(), "read since it began");
         objects.wrote(&at("2"));
         tokio::time::sleep(FRESH).await;
         assert_eq!(recalled("2"), None);

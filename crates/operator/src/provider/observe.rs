@@ -21,7 +21,7 @@ use secrecy::SecretString;
 use tokio::time::Instant;
 
 use super::Context;
-use super::memory::{Reading, key, slim};
+use super::memory::{Reading, key, next, slim};
 use super::reads::Read;
 use crate::calls::{self, ReadError};
 
@@ -115,9 +115,10 @@ async fn object(
     let namespace = watched.namespace().unwrap_or_default();
     let machines: Api<ScalewayAppleSiliconMachine> =
         Api::namespaced(context.client.clone(), &namespace);
+    let began = next();
     let object = calls::read("the object", machines.get_opt(&watched.name_any())).await?;
     if let Some(object) = &object {
-        context.memory.objects.read(object, reading);
+        context.memory.objects.read(object, began);
     }
     Ok(object)
 }

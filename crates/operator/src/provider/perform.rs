@@ -99,6 +99,9 @@ async fn equip(context: &Context, turn: &Turn, action: &Action) -> Outcome {
         Action::CreateIdentity(part) => create_identity(context, turn, *part).await,
         _ => store_credentials(context, turn).await,
     };
+    if let Action::CreateIdentity(Identity::ServiceAccount) = action {
+        context.memory.accounts.forget(name);
+    }
     let Some(exactly) = now else {
         kits.forget(name);
         return outcome;
@@ -119,6 +122,7 @@ async fn clear_out(context: &Context, turn: &Turn, action: &Action) -> Outcome {
     let machine = &turn.seen.object.name;
     context.memory.nodes.forget(machine);
     context.memory.kits.forget(machine);
+    context.memory.accounts.forget(machine);
     if let Action::Cordon { uid } = action {
         return cordon(context, turn, uid).await;
     }

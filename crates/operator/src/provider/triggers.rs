@@ -11,6 +11,7 @@ use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, future, stream};
 use k8s_openapi::api::core::v1::Node;
 use kube::runtime::controller::{Action as Wake, Config};
+use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{Controller, WatchStreamExt, watcher as watch};
@@ -36,7 +37,11 @@ const PAGE: u32 = 100;
 pub async fn machines(context: Arc<Context>, moved_on: BoxStream<'static, bootstraps::Key>) {
     let everything = watcher::Config::default().page_size(PAGE);
     let all = context.watched::<ScalewayAppleSiliconMachine>();
-    let controller = Controller::new(all, everything.clone())
+    let store = Writer::default();
+    let reader = store.as_reader();
+    let slim = |object: &mut ScalewayAppleSiliconMachine| object.managed_fields_mut().clear();
+    let told = watch(all, everything.clone()).modify(slim).reflect(store).applied_objects();
+    let controller = Controller::for_stream(told, reader)
         .with_config(Config::default().concurrency(context.settings.concurrent_turns));
     context.metrics.watch(controller.store());
     let by_node = controller.store();

@@ -113,7 +113,7 @@ impl Sweep {
     }
 
     async fn leftovers(&self, left: &Left<'_>) -> Result<Leftovers, ReadError> {
-        let (identity, _) = left.identity().await?;
+        let (identity, _) = left.identity(left.account()).await?;
         let credentials = left.credentials().await?.as_ref().map(exactly);
         let node = node(&self.client, left.machine).await?;
         let guests = guests(&self.client, left.machine).await?;

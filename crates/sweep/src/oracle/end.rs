@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use aho_corasick::AhoCorasick;
 use applecart_api::keys::{label, lease, owned};
 use applecart_api::name_class::NameClass;
 use applecart_sim::faults::{Class, Edge, Process, Step};
@@ -269,8 +270,9 @@ fn paused(world: &World, steps: &[Step]) -> Result<(), String> {
 
 /// S16: no secret anywhere but in Secrets, whatever it looks like.
 fn secrets(world: &World, steps: &[Step]) -> Result<(), String> {
-    let secrets = world.secret_texts();
-    let tells = |text: &str| secrets.iter().any(|secret| text.contains(secret.as_str()));
+    // All at once: there are dozens, and every plan is read through.
+    let secrets = AhoCorasick::new(world.secret_texts()).map_err(|error| error.to_string())?;
+    let tells = |text: &str| secrets.is_match(text);
     for resource in world.sight().resources() {
         if resource == "secrets" {
             continue;

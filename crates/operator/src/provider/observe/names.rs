@@ -5,7 +5,7 @@ use applecart_api::keys::{annotation, owned};
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::machine::Name;
 use k8s_openapi::api::core::v1::ServiceAccount;
-use kube::api::ListParams;
+use kube::api::{ListParams, ObjectMeta};
 use kube::{Api, ResourceExt};
 
 use super::Turn;
@@ -17,16 +17,7 @@ use crate::provider::memory::slim;
 /// signed, as the system before us left it, is that of the namesake that has a host.
 pub async fn holder(context: &Context, turn: &Turn) -> Result<Name, ReadError> {
     let object = &turn.seen.object;
-    let accounts: Api<ServiceAccount> =
-        Api::namespaced(context.client.clone(), &context.settings.namespace);
-    let agent = owned::agent(&object.name);
-    let read = async {
-        let account = accounts.get_metadata_opt(&agent);
-        let account = calls::read("its ServiceAccount", account).await?;
-        Ok(account.map(|account| slim(account).metadata))
-    };
-    let account = context.memory.accounts.get(&object.name, &turn.reading, Box::pin(read)).await?;
-    let Some(account) = account else { return Ok(Name::Free(None)) };
+    let Some(account) = account(context, turn).await? else { return Ok(Name::Free(None)) };
     let free = Name::Free(account.resource_version);
     let signed = account.annotations.unwrap_or_default().remove(annotation::OWNER);
     let other = match signed {
@@ -38,6 +29,20 @@ pub async fn holder(context: &Context, turn: &Turn) -> Result<Name, ReadError> {
         }
     };
     Ok(other.map_or(free, Name::Other))
+}
+
+/// The account of the agent of the object's name.
+pub async fn account(context: &Context, turn: &Turn) -> Result<Option<ObjectMeta>, ReadError> {
+    let name = &turn.seen.object.name;
+    let accounts: Api<ServiceAccount> =
+        Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let agent = owned::agent(name);
+    let read = async {
+        let account = accounts.get_metadata_opt(&agent);
+        let account = calls::read("its ServiceAccount", account).await?;
+        Ok(account.map(|account| slim(account).metadata))
+    };
+    context.memory.accounts.get(name, &turn.reading, Box::pin(read)).await
 }
 
 /// The object that signed as `owner`, if it lives.

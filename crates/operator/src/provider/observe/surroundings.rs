@@ -19,7 +19,7 @@ use super::binding::said;
 use super::{Turn, fleet, names};
 use crate::calls::{self, ReadError};
 use crate::provider::Context;
-use crate::provider::leftovers::{Left, exactly};
+use crate::provider::leftovers::{Left, exactly, exactly_of};
 use crate::provider::memory::Kit;
 
 /// The Node, its Pods, the identity and the Secrets, as far as this stage looks at them.
@@ -167,9 +167,13 @@ async fn secrets(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
         machine: &turn.seen.object.name,
     };
     let read = async {
+        let account = async {
+            let account = names::account(context, turn).await?;
+            Ok(account.map(|account| exactly_of(&account)))
+        };
         // In order, so that a simulated run can be repeated.
         let ((identity, token), stored) =
-            tokio::try_join!(biased; left.identity(), left.credentials())?;
+            tokio::try_join!(biased; left.identity(account), left.credentials())?;
         let token = token.is_some_and(|secret| value(&secret, "token").is_some());
         let password = stored.as_ref().and_then(|secret| value(secret, owned::PASSWORD));
         Ok(Some(Kit { identity, token, stored: stored.as_ref().map(exactly), password }))
