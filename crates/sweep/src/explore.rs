@@ -3,9 +3,10 @@
 //! goes on alone. A plan costs what comes after its fault, and ends as if it had run by itself.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::io::{IsTerminal, PipeReader, PipeWriter, Read, Write, pipe};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use applecart_entropy::{Side, end, fork};
 use applecart_sim::faults::{Ahead, Class, Fault};
@@ -21,11 +22,14 @@ use crate::run::{Case, End, play_here, prepare};
 /// A second crash comes at each later effect.
 const CRASHES: [Fault; 2] = [Fault::CrashBefore, Fault::CrashAfter];
 
+/// How often people who wait are told how far it has come.
+const TELL: Duration = Duration::from_secs(2);
+
 /// What goes wrong after something went wrong, or began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seconds {
-    /// After a crash, another at every later effect.
-    pub pairs: bool,
+    /// After one crash in so many, another at every later effect.
+    pub pairs: Option<usize>,
     /// Where a story begins at any moment, one later effect in so many meets crashes, and one other
     /// fault in turn; every effect, if pairs are wanted.
     pub one_in: usize,
@@ -95,6 +99,8 @@ struct State {
     /// How it went with those who began at this moment as well, and met faults.
     courses: Vec<(Case, Course)>,
     found: Found,
+    /// When people were last told how far it has come.
+    told: Instant,
     /// Where a child tells what it found; the trunk has nobody to tell.
     parent: Option<PipeWriter>,
 }
@@ -116,7 +122,7 @@ pub fn explore(calm: &Case, cases: Vec<Case>, course: Option<Course>, seconds: S
 impl Explorer {
     /// For one case, alone.
     pub fn alone(case: &Case) -> Arc<Self> {
-        let none = Seconds { pairs: false, one_in: 1 };
+        let none = Seconds { pairs: None, one_in: 1 };
         let mut alone = Self::new(case.clone(), vec![], none, 0);
         alone.state_mut().rest = case.faults.iter().copied().collect();
         Arc::new(alone)
@@ -135,6 +141,7 @@ impl Explorer {
             children: Vec::new(),
             courses: Vec::new(),
             found: Found::default(),
+            told: Instant::now(),
             parent: None,
         };
         Self { state: Mutex::new(state), begun: Notify::new(), over: Notify::new() }
@@ -305,9 +312,10 @@ impl State {
         let Seconds { pairs, one_in } = self.seconds;
         let crashes = first.is_some_and(|fault| CRASHES.contains(&fault));
         let begins = first.is_none() && self.case.at.is_some();
-        match self.rest.is_empty() {
-            true if pairs && (crashes || begins) => Some(1),
-            true if begins => Some(one_in),
+        match (self.rest.is_empty(), pairs) {
+            (true, Some(_)) if begins => Some(1),
+            (true, Some(pairs)) if crashes && self.case.begins().is_multiple_of(pairs) => Some(1),
+            (true, None) if begins => Some(one_in),
             _ => None,
         }
     }
@@ -358,6 +366,16 @@ impl State {
         }
     }
 
+    /// Tells people who wait how far it has come; the trunk knows of all.
+    fn tell(&mut self) {
+        let due = self.told.elapsed() >= TELL && self.parent.is_none();
+        if due && std::io::stderr().is_terminal() {
+            let Found { plans, broken, .. } = &self.found;
+            eprint!("{}: {plans} plans so far, {} violations\r", self.case.story, broken.len());
+            self.told = Instant::now();
+        }
+    }
+
     /// Waits until a child has ended, whichever is first, and notes what it found.
     fn wait_for_one(&mut self) {
         let readable = |child| PollFd::new(child, PollFlags::IN);
@@ -382,5 +400,6 @@ impl State {
             self.courses.push((case.clone(), course));
         }
         self.found.digests.push((case, report.digest));
+        self.tell();
     }
 }

@@ -73,10 +73,11 @@ struct Sweep {
     /// One read and one event in so many meets its faults; 1 is all of them.
     #[arg(long, default_value_t = 41, value_parser = clap::value_parser!(u32).range(1..))]
     one_in: u32,
-    /// All pairs of crashes, too; where a story begins at any moment, a crash at every later
-    /// effect.
-    #[arg(long)]
-    pairs: bool,
+    /// All pairs of crashes, too, or those with one first crash in N; where a story begins at any
+    /// moment, a crash at every later effect.
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
+        default_missing_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+    pairs: Option<u32>,
     /// So many plans with one to three random faults for each story, too.
     #[arg(long, default_value_t = 0, value_name = "N")]
     random: usize,
@@ -123,7 +124,8 @@ impl Sweep {
             return sweep::replay(&case);
         }
         let one_in = usize::try_from(self.one_in).unwrap_or(1);
-        let Self { pairs, random, .. } = *self;
+        let Self { random, .. } = *self;
+        let pairs = self.pairs.and_then(|pairs| usize::try_from(pairs).ok());
         let seconds = Seconds { pairs, one_in: if self.sample.is_some() { one_in } else { LATER } };
         let sample = self.sample.and_then(|sample| usize::try_from(sample).ok());
         let breadth = Breadth { one_in, seconds, random, long_in: 1000, sample, bug: self.plant };

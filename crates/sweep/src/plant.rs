@@ -613,7 +613,7 @@ mod tests {
             with(at + 1, Fault::Error),
             never.clone(),
         ];
-        let seconds = Seconds { pairs: false, one_in: 1 };
+        let seconds = Seconds { pairs: None, one_in: 1 };
         let found = explore(&calm, cases, Some(reference.course), seconds);
         let told: Vec<(String, &str)> = found
             .broken

@@ -367,6 +367,24 @@ mod tests {
         }
     }
 
+    /// One Lease is read again and again: whichever of these reads is behind the times, nothing is
+    /// taken or left that should not be.
+    #[test]
+    fn a_lease_that_was_there_a_moment_ago_is_not_believed_to_be_gone() {
+        let calm = Case::new(Story::EarlyDelete, 1);
+        let reference = run(&calm, None);
+        let reads = reference.steps.iter().filter(|step| {
+            step.number >= reference.first && step.call.starts_with("get leases")
+        });
+        let numbers: Vec<usize> = reads.map(|step| step.number).collect();
+        assert!(numbers.len() > 10, "{numbers:?}");
+        for number in numbers {
+            let faults = vec![(number, Fault::Stale)];
+            let end = run(&Case { faults, ..calm.clone() }, Some(&reference));
+            assert_eq!(end.violation, None, "step {number}");
+        }
+    }
+
     #[test]
     fn a_case_tells_the_command_that_runs_it_again() {
         let faults = vec![(7, Fault::Cut), (9, Fault::CrashAfter)];

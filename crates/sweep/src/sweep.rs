@@ -80,7 +80,7 @@ pub fn soak(time: Duration, first: u64) -> bool {
     while began.elapsed() < time && tally.violations == 0 {
         let mut one = Tally::default();
         for story in Story::all() {
-            let pairs = matches!(story, Story::Claim | Story::Release);
+            let pairs = matches!(story, Story::Claim | Story::Release).then_some(1);
             let seconds = Seconds { pairs, one_in: 3 };
             let (one_in, random, long_in) = (7, 200, 20);
             let breadth = Breadth { one_in, seconds, random, long_in, sample: None, bug: None };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::Outcome;
-use applecart_core::machine::{Action, Decision, Reason, decide};
+use applecart_core::machine::{Action, Decision, Identity, Reason, decide};
 use kube::{Resource, ResourceExt};
 
 use super::Context;
@@ -22,6 +22,10 @@ const FRESH: Duration = Duration::from_secs(10);
 /// A host shows that it is being wiped or rebooted a moment after that was accepted: whoever looks
 /// at once may read what was before, and ask again. That moment is this part of a look.
 const SHOWS: u32 = 5;
+
+/// Kubernetes fills a token in a moment after its Secret was made: whoever looks at once tells
+/// people that it is not there, and waits for a whole look. That moment is this part of one.
+const FILLS: u32 = 20;
 
 /// After somebody else took the host that was chosen, another one is chosen: soon, and not at once.
 const ANOTHER: Duration = Duration::from_millis(50);
@@ -67,8 +71,11 @@ pub async fn turn(
             context.tellings.told(&turn.seen.object.uid, status, now);
         }
         tell(&context, &turn, action, &decision).await;
-        if matches!(action, Action::RequestWipe { .. } | Action::Reboot(_)) {
-            return Ok(Some(context.settings.limits.look / SHOWS));
+        let look = context.settings.limits.look;
+        match action {
+            Action::RequestWipe { .. } | Action::Reboot(_) => return Ok(Some(look / SHOWS)),
+            Action::CreateIdentity(Identity::Token) => return Ok(Some(look / FILLS)),
+            _ => {}
         }
     }
     if outcome == Outcome::Refused && matches!(action, Action::TakeLease { .. }) {

@@ -159,7 +159,14 @@ async fn lease_of(
 ) -> Result<Option<Lease>, ReadError> {
     let (all, name) = (all_leases(context), key::name(server));
     let read = calls::read("the host's Lease", all.get_opt(&name)).map_ok(|l| l.map(slim));
+    let known = context.memory.leases.known(server.as_str());
     let lease = context.memory.leases.get(server.as_str(), &turn.reading, read).await?;
+    // Nobody deletes the Lease of a host that is there: a read behind the times is not believed.
+    if lease.is_none() && known.is_some() {
+        context.memory.leases.forget(server.as_str());
+        let why = "it was there a moment ago, and now it is not".to_owned();
+        return Err(ReadError::Malformed { what: "the host's Lease", why });
+    }
     Ok(lease.map(|lease| leases::read(&lease, Some(&turn.seen.object.uid))))
 }
 
