@@ -191,9 +191,11 @@ done
 /// (`main`) or with the filter's part of that (`filter`), or below Apple's anchor (`stand-in`).
 ///
 /// All of it is parsed before anything is touched, and each load happens as a whole or not at all:
-/// a host that is closed stays so. Another pfctl at the same moment makes a load fail as busy. Only
-/// where it fails for good does what older versions left in the anchor go first. Our tables in the
-/// main ruleset go in any case.
+/// a host that is closed stays so. Another pfctl at the same moment makes a load fail as busy, and
+/// it is tried again. Only where it fails for good does what older versions left in the anchor go
+/// first, and only if `$2` is `empty`: then what stands in for the anchor is evaluated, and holds
+/// VMs back from before the anchor is emptied until it is loaded again, whoever does that. With
+/// `keep` it is only tried longer. Our tables in the main ruleset go in any case.
 pub const LOAD_FIREWALL: Script = Script {
     name: "load the firewall",
     text: r#"set -eu
@@ -221,8 +223,11 @@ kill_tables() {
 }
 pfctl -n -f /etc/pf.conf
 if ! load_as "$1"; then
-  load -a "$anchor" -f /dev/null
-  kill_tables -a "$anchor"
+  if [ "$2" = empty ]; then
+    load_as stand-in
+    load -a "$anchor" -f /dev/null
+    kill_tables -a "$anchor"
+  fi
   load_as "$1"
 fi
 kill_tables
@@ -486,6 +491,50 @@ mod tests {
         let shell = shell.args(["-c", END_LEFTOVERS.text]).env("PATH", folder.path());
         let output = shell.output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    }
+
+    /// How [`LOAD_FIREWALL`] ends, and what it loads, where every load of what is in `busy` meets
+    /// another pfctl.
+    fn loads_firewall(may: &str, busy: &str) -> (bool, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let pfctl = format!(
+            "case \"$*\" in -n*) exit 0 ;; esac\necho \"$*\" >>'{}'\ncase \"$*\" in\n  {busy}) \
+             exit 1 ;;\nesac",
+            log.display()
+        );
+        for (name, text) in [("pfctl", pfctl.as_str()), ("sleep", "exit 0")] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&path, mode).unwrap();
+        }
+        let mut shell = std::process::Command::new("/bin/sh");
+        let shell = shell.args(["-c", LOAD_FIREWALL.text, "sh", "anchor", may]);
+        let ended = shell.env("PATH", folder.path()).output().unwrap().status;
+        let mut lines: Vec<String> =
+            std::fs::read_to_string(&log).unwrap().lines().map(str::to_owned).collect();
+        lines.dedup();
+        (ended.success(), lines)
+    }
+
+    #[test]
+    fn the_anchor_is_emptied_only_where_something_stands_in_for_it() {
+        // S22
+        use crate::steps::paths::PF_ANCHOR;
+        let ours = format!("-a tuist.runners -f {PF_ANCHOR}");
+        let stand_in = format!("-a com.apple/tuist.runners -f {PF_ANCHOR}");
+        let emptied = "-a tuist.runners -f /dev/null".to_owned();
+        let killed = |table| format!("-a tuist.runners -t {table} -T kill");
+        let busy = "'-a tuist.runners -f /etc'*";
+        let (well, loads) = loads_firewall("empty", busy);
+        let in_order = [&ours, &stand_in, &emptied, &killed("vm_sources"), &killed("blocked_dst")];
+        assert!(!well && loads.iter().eq(in_order.into_iter().chain([&ours])), "{loads:?}");
+        assert_eq!(loads_firewall("keep", busy), (false, vec![ours.clone()]));
+        let (well, loads) = loads_firewall("empty", "*/etc*");
+        assert!(!well && loads == [ours.clone(), stand_in], "{loads:?}");
+        let (well, loads) = loads_firewall("empty", "nothing");
+        assert!(well && loads[0] == ours && !loads.contains(&emptied), "{loads:?}");
     }
 
     #[test]
