@@ -411,17 +411,89 @@ chmod 0644 /var/log/tart-kubelet.log
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_script_is_text_that_a_posix_shell_accepts() {
+    /// Every text that a shell of a Mac reads, with its name.
+    fn all() -> Vec<(&'static str, &'static str)> {
         let installs = [INSTALL_SUDOERS, RECEIVE, UNPACK_TART, LOAD_FIREWALL, AGENT_FOLDERS];
         let others = [COUNT_TRY, FORGET_TRIES, END_GROUP, UNPACK_TAILSCALE, JOIN_TAILNET];
         let builders = [BUILDER_FOLDERS, INSTALL_RUNNER, FORGET_RUNNER];
-        let others = others.into_iter().chain(builders);
-        let all = installs.into_iter().chain(others);
-        for script in all.chain(LOOKS) {
-            let output =
-                std::process::Command::new("/bin/sh").args(["-n", "-c", script.text]).output();
-            assert!(output.unwrap().status.success(), "{script:?}");
+        let edge = [crate::ssh::READ, crate::ssh::WRITE];
+        let all = installs.into_iter().chain(others).chain(builders).chain(LOOKS).chain(edge);
+        let wrapper = ("the exporter's wrapper", crate::steps::node_exporter::WRAPPER);
+        all.map(|script| (script.name, script.text)).chain([wrapper]).collect()
+    }
+
+    #[test]
+    fn every_script_is_text_that_a_posix_shell_accepts() {
+        // macOS's own sh is bash in this mode.
+        for shell in [["/bin/sh"].as_slice(), &["bash", "--posix"]] {
+            for (name, text) in all() {
+                let (program, flags) = shell.split_first().unwrap();
+                let mut check = std::process::Command::new(program);
+                let output = check.args(flags).args(["-n", "-c", text]).output().unwrap();
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success() && said.is_empty(), "{shell:?}: {name}: {said}");
+            }
+        }
+    }
+
+    /// What a newer bash takes and macOS's, 3.2 of 2007, does not, or what no other shell takes.
+    fn is_too_new(text: &str) -> Option<&'static str> {
+        let words = [
+            "mapfile",
+            "readarray",
+            "coproc",
+            "declare",
+            "typeset",
+            "local ",
+            "[[",
+            "((+",
+            "&>",
+            "|&",
+            ";;&",
+            ";&",
+            "<<<",
+            "<(",
+            ">(",
+            "{fd}",
+            "wait -n",
+            "read -N",
+            "read -i",
+            "printf -v",
+            "printf '%(",
+            "$EPOCH",
+            "$BASHPID",
+            "$SRANDOM",
+            "${!",
+            "shopt",
+            "pipefail",
+            "$'",
+            "function ",
+            "source ",
+            "==",
+        ];
+        let found = words.into_iter().find(|word| text.contains(word));
+        let endings = [",}", "^}", "@Q}", "@U}", "@L}", "@E}", "@P}", "@A}"];
+        found.or_else(|| endings.into_iter().find(|ending| text.contains(ending)))
+    }
+
+    #[test]
+    fn no_script_needs_a_shell_that_is_newer_than_the_one_of_macos() {
+        for newer in [
+            "x=${1,,}",
+            "x=${1^^}",
+            "run &>>log",
+            "run |& cat",
+            "mapfile -t lines",
+            "declare -A x",
+            "if [[ -n $1 ]]; then :; fi",
+            "cat <<<\"$1\"",
+            "echo ${x@Q}",
+            "set -o pipefail",
+        ] {
+            assert!(is_too_new(newer).is_some(), "{newer}");
+        }
+        for (name, text) in all() {
+            assert_eq!(is_too_new(text), None, "{name}");
         }
     }
 
