@@ -16,7 +16,10 @@ use crate::recording::Recording;
 use crate::{ControlPlane, objects};
 
 /// What is secret in a Secret of ours; the rest is names, addresses and public keys.
-const SECRET_KEYS: [&str; 3] = ["sudo-password", "token", "id_ed25519"];
+const SECRET_KEYS: [&str; 5] = ["sudo-password", "token", "id_ed25519", "auth-key", "private-key"];
+
+/// What comes from elsewhere, and has to have been there to be looked for as well.
+const OTHER_KINDS: [&str; 1] = ["github-token"];
 
 /// A shorter text is found by chance.
 const SHORTEST: usize = 8;
@@ -77,7 +80,7 @@ impl Canaries {
         }
         let kinds: BTreeSet<&str> =
             self.forms.values().filter_map(|what| what.split(' ').next()).collect();
-        for key in SECRET_KEYS {
+        for key in SECRET_KEYS.into_iter().chain(OTHER_KINDS) {
             ensure!(kinds.contains(key), "there was never a {key} to look for: {kinds:?}");
         }
         let mut places = 0;

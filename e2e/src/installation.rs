@@ -6,6 +6,7 @@
 //! its `ServiceAccount`.
 
 mod levers;
+mod optional;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use crate::binaries::package_folder;
 use crate::process::write_private;
 use crate::{ControlPlane, Process, objects, wait};
 pub use levers::{page, request};
+pub use optional::OptionalSteps;
 
 /// Longest wait for a fleet to be as it should: three Macs take half a minute, a loaded machine and
 /// killed processes take longer.
@@ -71,6 +73,8 @@ pub struct Plan {
     pub watches: String,
     /// Whether the sweep returns orphans.
     pub reclaims: bool,
+    /// Whether Macs join a tailnet, show figures, and may build for GitHub.
+    pub optional_steps: bool,
     /// More arguments of the provider, or others instead of the usual ones.
     pub arguments: Vec<String>,
 }
@@ -80,8 +84,17 @@ impl Plan {
     #[must_use]
     pub fn new(namespace: String, cluster: ClusterForm, seed: u64) -> Self {
         let watches = namespace.clone();
-        let (reclaims, arguments) = (false, Vec::new());
-        Self { namespace, hosts: 4, cluster, runners: 2, seed, watches, reclaims, arguments }
+        Self {
+            namespace,
+            hosts: 4,
+            cluster,
+            runners: 2,
+            seed,
+            watches,
+            reclaims: false,
+            optional_steps: false,
+            arguments: Vec::new(),
+        }
     }
 }
 
@@ -128,6 +141,7 @@ pub struct Installation {
     programs: Vec<Program>,
     macs: Option<Process>,
     macs_url: String,
+    optional: Option<OptionalSteps>,
     scaleway: Option<Process>,
     scaleway_environment: BTreeMap<String, String>,
     chaos: Option<(SmallRng, Instant)>,
@@ -150,14 +164,21 @@ impl Installation {
         let ssh_port = plane.free_port()?;
         let (scaleway, environment) = start_scaleway(&plan, ssh_port, &folder).await?;
         let (macs, macs_url) = start_macs(&environment, ssh_port, &folder).await?;
+        let client = plane.client();
+        let optional = if plan.optional_steps {
+            Some(OptionalSteps::start(&client, &plan.namespace, plan.seed, &folder).await?)
+        } else {
+            None
+        };
         let mut installation = Self {
-            client: plane.client(),
+            client,
             folder,
             ssh_port,
             deployments: Vec::new(),
             programs: Vec::new(),
             macs: Some(macs),
             macs_url,
+            optional,
             scaleway: Some(scaleway),
             scaleway_environment: environment,
             chaos: None,
@@ -182,6 +203,7 @@ impl Installation {
             programs: Vec::new(),
             macs: None,
             macs_url: self.macs_url.clone(),
+            optional: None,
             scaleway: None,
             scaleway_environment: self.scaleway_environment.clone(),
             chaos: None,
@@ -325,6 +347,7 @@ impl Installation {
             arguments.push(format!("--tart-tarball-path={}", tart.display()));
             arguments.push(format!("--tartkubelet-binary-path={}", tart.display()));
             arguments.push(format!("--ssh-port={}", self.ssh_port));
+            arguments.extend(self.optional.iter().flat_map(OptionalSteps::arguments));
         }
         let mut environment = self.scaleway_environment.clone();
         for variable in container["env"].as_array().into_iter().flatten() {
@@ -385,6 +408,18 @@ impl Installation {
         let program = Program { name, account, path, arguments, environment, health_port, process };
         self.programs.push(program);
         Ok(())
+    }
+
+    /// Where what the first provider says is kept, however often it was started.
+    pub fn provider_log(&self) -> Result<PathBuf> {
+        let provider = |program: &&Program| program.arguments.iter().any(|a| a == "provider");
+        let provider = self.programs.iter().find(provider).context("no provider runs")?;
+        Ok(provider.process.log().to_owned())
+    }
+
+    /// The optional steps, for a plan that has them.
+    pub fn optional(&self) -> Result<&OptionalSteps> {
+        self.optional.as_ref().context("the plan has no optional steps")
     }
 
     /// A client of its cluster that may do everything.

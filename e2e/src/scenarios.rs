@@ -15,6 +15,7 @@ mod ownership;
 mod recovery;
 mod running;
 mod take_over;
+mod upkeep;
 
 use anyhow::Result;
 pub use contract_live::Contract;

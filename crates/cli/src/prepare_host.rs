@@ -191,8 +191,9 @@ fn password(arguments: &Arguments) -> anyhow::Result<Password> {
 
 /// What a person types up to Enter, shown to nobody.
 fn typed(prompt: &str) -> anyhow::Result<String> {
-    eprint!("{prompt}");
+    // First: what is typed right after the prompt would be shown otherwise.
     terminal::enable_raw_mode().context("cannot hide what is typed")?;
+    eprint!("{prompt}");
     let typed = keys();
     let shown = terminal::disable_raw_mode();
     eprintln!();

@@ -4,6 +4,8 @@
 
 #[path = "sim_macs/legacy.rs"]
 mod legacy;
+#[path = "sim_macs/legacy_vms.rs"]
+mod legacy_vms;
 #[path = "sim_macs/prepare_host.rs"]
 mod prepare_host;
 #[path = "support/macs.rs"]

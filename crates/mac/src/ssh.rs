@@ -49,7 +49,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_mins(2);
 const STATUS_ABSENT: i32 = 44;
 
 /// Prints file `$1`.
-const READ: Script =
+pub(crate) const READ: Script =
     Script { name: "read a file", text: r#"if [ -e "$1" ]; then exec cat "$1"; else exit 44; fi"# };
 
 /// Puts stdin, of `$4` bytes, in place as file `$1` of owner `$2` and mode `$3`.

@@ -1,18 +1,23 @@
 //! GitHub, as far as a runner that is registered meets it: apps, their installations, and tokens.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use applecart_api::clock::Clock;
 use applecart_scaleway::{Transport, TransportError};
+use axum::Router;
+use axum::body::Body;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use http::header::AUTHORIZATION;
-use http::{Method, Request, Response, StatusCode};
+use http::header::{AUTHORIZATION, HeaderMap};
+use http::{Method, Request, Response, StatusCode, Uri};
 use jiff::SignedDuration;
 use ring::signature::{RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
 /// For how long a token is good.
 const TOKEN_LASTS: SignedDuration = SignedDuration::from_hours(1);
@@ -37,6 +42,8 @@ struct State {
     access: BTreeMap<String, String>,
     /// Tokens that register runners.
     registration: BTreeSet<String>,
+    /// What apps said of themselves, signed: whoever has it is the app for some minutes.
+    assertions: BTreeSet<String>,
     /// Runners by id: whose, and their names.
     runners: BTreeMap<u64, (String, String)>,
     calls: u64,
@@ -79,6 +86,14 @@ impl SimGithub {
         self.state().registration.contains(registration_token)
     }
 
+    /// Everything that it took or gave out and that opens something.
+    #[must_use]
+    pub fn secrets(&self) -> Vec<String> {
+        let state = self.state();
+        let given = state.access.keys().chain(&state.registration);
+        given.chain(&state.assertions).cloned().collect()
+    }
+
     /// A runner registers.
     pub fn register(&self, org: &str, name: &str) {
         let mut state = self.state();
@@ -90,6 +105,24 @@ impl SimGithub {
     #[must_use]
     pub fn runners(&self) -> Vec<String> {
         self.state().runners.values().map(|(_, name)| name.clone()).collect()
+    }
+
+    /// Answers over HTTP until it is dropped.
+    pub async fn serve(&self, listener: TcpListener) -> io::Result<Infallible> {
+        let github = self.clone();
+        let answer = async move |method: Method, uri: Uri, headers: HeaderMap| {
+            let mut request = Request::new(Bytes::new());
+            (*request.method_mut(), *request.uri_mut()) = (method, uri);
+            *request.headers_mut() = headers;
+            let (status, body) = github.answer(&request);
+            // What has no content may not have a body either.
+            let text = if body.is_null() { String::new() } else { body.to_string() };
+            let mut response = Response::new(Body::from(text));
+            *response.status_mut() = status;
+            response
+        };
+        axum::serve(listener, Router::new().fallback(answer)).await?;
+        Err(io::ErrorKind::ConnectionAborted.into())
     }
 
     /// The service that a client calls.
@@ -171,6 +204,7 @@ impl SimGithub {
         if state.installations.get(installation).is_none_or(|(of, _)| *of != app) {
             return message(StatusCode::NOT_FOUND, "Not Found");
         }
+        state.assertions.insert(assertion.to_owned());
         let token = format!("ghs_{installation}_{}", state.calls);
         state.access.insert(token.clone(), installation.to_owned());
         self.created(&token)

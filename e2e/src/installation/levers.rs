@@ -1,12 +1,14 @@
 //! What a test or a person can ask of the world around: Scaleway, the Macs, health pages.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::Installation;
+use super::optional::OptionalSteps;
 
 /// Longest wait for one answer of a simulator.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
@@ -67,14 +69,30 @@ impl Installation {
         Ok(macs.as_array().cloned().unwrap_or_default())
     }
 
-    /// What is secret of the world around, with its name: the key to Scaleway, and the passwords
-    /// that Macs have now.
+    /// Runs a command on the Mac at `address`, by the real client of OpenSSH and the fleet's key.
+    pub fn ssh(&self, address: &str, command: &str) -> Result<String> {
+        let ran = Command::new("ssh")
+            .args(["-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no"])
+            .args(["-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR"])
+            .args(["-p", &self.ssh_port.to_string(), "-i"])
+            .arg(self.folder.join("fleet-key"))
+            .args([&format!("m1@{address}"), command])
+            .output();
+        let ran = ran.context("ssh is missing")?;
+        let said = String::from_utf8_lossy(&ran.stderr);
+        ensure!(ran.status.success(), "{command} on {address}: {}: {said}", ran.status);
+        String::from_utf8(ran.stdout).context("no text")
+    }
+
+    /// What is secret of the world around, with its name: the key to Scaleway, the passwords that
+    /// Macs have now, and GitHub's tokens.
     pub async fn secrets(&self) -> Result<Vec<(String, String)>> {
         let key = self.scaleway_environment["SCW_SECRET_KEY"].clone();
         let mut all = vec![("the key to Scaleway".to_owned(), key)];
         let macs = self.scaleway("GET", "/sim/macs", None).await?;
         passwords(&macs, &mut all);
         ensure!(all.len() > self.plan.hosts, "Scaleway does not tell the Macs' passwords: {macs}");
+        all.extend(self.optional.iter().flat_map(OptionalSteps::secrets));
         Ok(all)
     }
 

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use kube::Client;
 use serde_json::{Value, json};
 
+use super::upkeep;
 use crate::installation::{ClusterForm, Installation, POOL_PREFIX, Plan, VERSION};
 use crate::recording::Recording;
 use crate::{Audit, Canaries, Ground, audit, objects};
@@ -14,14 +15,16 @@ use crate::{Audit, Canaries, Ground, audit, objects};
 pub const CLUSTER_API: &str = "cluster.x-k8s.io/v1beta2";
 /// Ours.
 pub const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io/v1alpha1";
-/// With a Cluster as the original's chart writes it: `MachineDeployment` 0→3→1→3, a deleted
-/// Machine, runners whose jobs run and end, back to 0; each of our processes is killed and started
-/// again all the while. In the end every host is wiped in the pool, nothing is left, and no
-/// password, key or token was told anywhere.
+/// With a Cluster as the original's chart writes it, and Macs in a tailnet: `MachineDeployment`
+/// 0→3→1→3, a deleted Machine, runners whose jobs run and end, a Mac that builds for GitHub, back
+/// to 0; each of our processes is killed and started again all the while. Then a deleted Node. In
+/// the end every host is wiped in the pool, nothing is left, and no password, key or token was told
+/// anywhere.
 pub async fn a_fleet_grows_shrinks_and_leaves_nothing_while_processes_are_killed(
     ground: &mut Ground,
 ) -> Result<()> {
-    let mut fleet = install(ground, "fleet", ClusterForm::Original).await?;
+    let with_all = |plan: &mut Plan| plan.optional_steps = true;
+    let mut fleet = install_as(ground, "fleet", ClusterForm::Original, with_all).await?;
     let owners = owners(ground, &fleet).await?;
     let mut canaries = Canaries::start(&ground.client().await?, &fleet.plan.namespace).await?;
     watch_for(&mut canaries, &fleet).await?;
@@ -31,13 +34,17 @@ pub async fn a_fleet_grows_shrinks_and_leaves_nothing_while_processes_are_killed
     scale(&mut fleet, 1).await?;
     scale(&mut fleet, 3).await?;
     a_deleted_machine_is_replaced(&mut fleet).await?;
+    upkeep::every_mac_is_in_the_tailnet(&mut fleet).await?;
+    upkeep::a_mac_becomes_a_builder(&mut fleet).await?;
     fleet.disturb(false);
     ensure!(fleet.kills.len() == 3, "not every process was killed: {:?}", fleet.kills);
     println!("killed with --seed {}: {:?}", fleet.plan.seed, fleet.kills);
+    upkeep::a_deleted_node_brings_its_mac_in_again(ground, &mut fleet).await?;
     people_see_what_is_going_on(ground, &mut fleet).await?;
     let told = fleet.told().await?;
     scale(&mut fleet, 0).await?;
     nothing_is_left(&mut fleet, &owners).await?;
+    upkeep::no_builder_is_left(&fleet)?;
     watch_for(&mut canaries, &fleet).await?;
     let told = [told, fleet.told().await?].concat();
     let (forms, places) = canaries.none_is_seen(ground.control_plane().await?, &told).await?;
@@ -156,7 +163,8 @@ pub async fn machines(client: &Client, fleet: &Installation) -> Result<Vec<Value
     objects::list(client, &like).await
 }
 
-fn is_true(object: &Value, condition: &str) -> bool {
+/// Whether a condition of an object is True.
+pub fn is_true(object: &Value, condition: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array();
     let holds = |c: &Value| c["type"] == condition && c["status"] == "True";
     conditions.into_iter().flatten().any(holds)

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use applecart_mac::{
-    Answer, Command, Done, File, HostConfig, Mac, MacError, Output, Program, Report, bootstrap, pf,
-    scripts,
+    Answer, Command, Done, File, HostConfig, Mac, MacError, Output, Program, Report, Step,
+    bootstrap, pf, scripts,
 };
 use applecart_scaleway::Server;
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use crate::support::{Macs, until};
 use crate::{AGENT, as_root, text};
 
 /// What older versions and accidents left, as a script that leaves it.
-const LEGACY: [(&str, &str); 7] = [
+pub const LEGACY: [(&str, &str); 7] = [
     // B19, and the first follow-up of seed 001's review.
     (
         "an unmarked stanza",
@@ -87,7 +87,7 @@ async fn every_host_that_an_older_version_left_behind_converges() {
 }
 
 /// A second run finds nothing to do.
-async fn is_converged(mac: &dyn Mac, desired: &HostConfig, name: &str) {
+pub async fn is_converged(mac: &dyn Mac, desired: &HostConfig, name: &str) {
     let report = bootstrap(mac, desired, &|_| {}).await.expect(name);
     assert!(report.steps.iter().all(|step| step.done == Done::Unchanged), "{name}: {report:?}");
     is_guarded(mac, name).await;
@@ -158,26 +158,46 @@ fn only_looks(command: &Command) -> bool {
         || (argv.starts_with("pfctl") && [" -s ", " show"].iter().any(|word| argv.contains(word)))
 }
 
-/// One factory host, cut off after effect number `at`. What the effect was, or `None` if there are
-/// not so many.
-async fn cut_and_converge(macs: &Macs, host: &Server, at: usize) -> Option<String> {
-    let name = format!("cut-{at}");
-    let key = "tskey-auth-canary";
-    let desired = macs.in_tailnet(&macs.desired_of(host, &name), &["tag:ci"], key);
+/// One host, cut off after effect number `at`. What the effect was and in which step, if that ended
+/// the run, or `None` if there are not so many.
+async fn cut_and_converge(
+    macs: &Macs,
+    host: &Server,
+    desired: &HostConfig,
+    at: usize,
+) -> Option<(String, Option<Step>)> {
     let session = macs.dial_to(&macs.target_of(host)).await;
     let effects = AtomicUsize::new(0);
     let cut = CutAfter { mac: &*session.mac, effects, at, what: Mutex::default() };
     // What is no part of being a node fails alone.
-    if bootstrap(&cut, &desired, &|_| {}).await.is_ok_and(|report| report.converged()) {
-        return None;
-    }
+    let step = match bootstrap(&cut, desired, &|_| {}).await {
+        Ok(report) if report.converged() => return None,
+        Ok(_) => None,
+        Err(error) => Some(error.step),
+    };
     let what = cut.what.into_inner().expect("no panic");
     drop(session);
     let session = macs.dial_to(&macs.target_of(host)).await;
-    let report = bootstrap(&*session.mac, &desired, &|_| {}).await;
+    let report = bootstrap(&*session.mac, desired, &|_| {}).await;
     assert!(report.as_ref().is_ok_and(Report::converged), "cut off after {what}: {report:?}");
     is_guarded(&*session.mac, &format!("cut off after {what}")).await;
-    Some(what)
+    Some((what, step))
+}
+
+/// The same host, as the factory delivers it, with another password.
+async fn wiped(macs: &Macs, host: &Server, index: usize) -> Server {
+    let session = macs.dial_to(&macs.target_of(host)).await;
+    macs.wipe(host).await;
+    until("a new password", async || {
+        let now = macs.host_at(index).await;
+        let text = |host: &Server| {
+            host.password.as_ref().map(|password| password.expose_secret().to_owned())
+        };
+        text(&now).is_some() && text(&now) != text(host)
+    })
+    .await;
+    until("the wipe", async || session.mac.run(&Command::user(&["true"])).await.is_err()).await;
+    macs.host_at(index).await
 }
 
 #[tokio::test]
@@ -188,22 +208,13 @@ async fn cut_off_after_any_effect_the_next_run_converges() {
         let mut found = Vec::new();
         let mut host = macs.host_at(index).await;
         for at in (index..).step_by(usize::from(HOSTS)) {
-            let Some(what) = cut_and_converge(&macs, &host, at).await else { return found };
+            let plain = macs.desired_of(&host, &format!("cut-{at}"));
+            let desired = macs.in_tailnet(&plain, &["tag:ci"], "tskey-auth-canary");
+            let cut = cut_and_converge(&macs, &host, &desired, at).await;
+            let Some((what, _)) = cut else { return found };
             found.push(what);
             // The next one begins at the factory's state again.
-            let session = macs.dial_to(&macs.target_of(&host)).await;
-            macs.wipe(&host).await;
-            until("a new password", async || {
-                let now = macs.host_at(index).await;
-                let text = |host: &Server| {
-                    host.password.as_ref().map(|password| password.expose_secret().to_owned())
-                };
-                text(&now).is_some() && text(&now) != text(&host)
-            })
-            .await;
-            until("the wipe", async || session.mac.run(&Command::user(&["true"])).await.is_err())
-                .await;
-            host = macs.host_at(index).await;
+            host = wiped(&macs, &host, index).await;
         }
         found
     }))
@@ -214,6 +225,50 @@ async fn cut_off_after_any_effect_the_next_run_converges() {
     let beside = ["unpack Tailscale", "join the tailnet", "tailscale.sha256", "node-exporter"];
     let parts = ["sudo rule", "kcpassword", "Tart", "pf.conf", "kubeconfig", "launchctl bootstrap"];
     for part in parts.into_iter().chain(beside) {
+        assert!(all.iter().any(|what| what.contains(part)), "{part} is not in {all:?}");
+    }
+}
+
+/// Leaves on a factory host, one after the other, what can be there at once.
+async fn leave_everything(macs: &Macs, host: &Server) {
+    let session = macs.dial_to(&macs.target_of(host)).await;
+    let password = host.password.as_ref().expect("a password").expose_secret();
+    let pf = ["tables that outlive their rules, in both scopes", "the block twice", "half a block"];
+    for name in pf.into_iter().chain(["a sealed password", "old and broken sudo rules"]) {
+        let (_, script) = LEGACY.iter().find(|(known, _)| *known == name).expect("it is known");
+        let left = as_root(&*session.mac, password, script).await;
+        assert!(left.success(), "{name}: {}", text(&left.stderr));
+    }
+    macs.lever("PATCH", &format!("/macs/{}", host.id), r#"{"loginwindow_dead": true}"#);
+}
+
+#[tokio::test]
+async fn cut_off_on_a_host_of_an_older_version_the_next_run_converges() {
+    // B2, B4, B19, LH5
+    const HOSTS: u8 = 8;
+    let macs = Macs::start(33, HOSTS, AGENT).await;
+    let found = join_all((0..usize::from(HOSTS)).map(async |index| {
+        let mut found: Vec<String> = Vec::new();
+        let mut host = macs.host_at(index).await;
+        for at in (index..).step_by(usize::from(HOSTS)) {
+            leave_everything(&macs, &host).await;
+            let desired = macs.desired_of(&host, &format!("older-{at}"));
+            let cut = cut_and_converge(&macs, &host, &desired, at).await;
+            let (what, step) = cut.expect("an effect");
+            found.push(what);
+            // What comes then meets nothing that older versions left.
+            let after = [Step::Kubeconfig, Step::AgentBinary, Step::AgentJob];
+            if step.is_some_and(|step| after.contains(&step)) {
+                return found;
+            }
+            host = wiped(&macs, &host, index).await;
+        }
+        found
+    }))
+    .await;
+    let all: BTreeSet<String> = found.into_iter().flatten().collect();
+    let parts = ["sudo rule", "kcpassword", "pf.conf", "load the firewall", "pfctl -E"];
+    for part in parts {
         assert!(all.iter().any(|what| what.contains(part)), "{part} is not in {all:?}");
     }
 }

@@ -1,14 +1,15 @@
 //! `applecart prepare-host` as a person uses it.
 
-use std::io::Write;
-use std::process::{Command, Output, Stdio};
+use std::io::{Read, Write};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{Arc, Mutex};
 
 use applecart_mac::{KeyPair, kcpassword};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use secrecy::ExposeSecret;
 
-use crate::support::{Macs, Watch};
+use crate::support::{Macs, Watch, until};
 use crate::{AGENT, text};
 
 /// Runs the command with a password on standard input. The password is in nothing that it prints.
@@ -141,4 +142,91 @@ async fn a_refused_key_a_changed_host_key_and_a_silent_host_each_get_a_way_out()
     macs.change(r#"{"hangs": true}"#).await;
     let (status, said) = run(&macs, &macs.key, "any", &["--wait", "0"]).await;
     assert!(status == 1 && said.contains("reboot from Scaleway's console"), "{said}");
+}
+
+/// A command at a real terminal that shows what is typed, as a person's does: `script` of
+/// util-linux is on its other side.
+struct Terminal {
+    script: Child,
+    shown: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Terminal {
+    fn start(command: &str) -> Self {
+        let mut script = Command::new("script")
+            .args(["--quiet", "--return", "--echo", "always", "--command", command, "/dev/null"])
+            .env("SHELL", "/bin/sh")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("script is needed: install the package bsdutils");
+        let mut output = script.stdout.take().expect("piped");
+        let shown: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let screen = shown.clone();
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(read @ 1..) = output.read(&mut bytes) {
+                screen.lock().expect("no panic").extend_from_slice(&bytes[..read]);
+            }
+        });
+        Self { script, shown }
+    }
+
+    fn shown(&self) -> String {
+        text(&self.shown.lock().expect("no panic"))
+    }
+
+    async fn until_shown(&self, words: &str) {
+        until(words, async || self.shown().contains(words)).await;
+    }
+
+    fn types(&mut self, keys: &str) {
+        let stdin = self.script.stdin.as_mut().expect("piped");
+        stdin.write_all(keys.as_bytes()).and_then(|()| stdin.flush()).expect("typed");
+    }
+
+    fn ended(&mut self) -> ExitStatus {
+        self.script.wait().expect("it ends")
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // It may have ended, which is what the test wants.
+        let _ = self.script.kill();
+        let _ = self.script.wait();
+    }
+}
+
+#[tokio::test]
+async fn a_password_that_is_typed_at_a_terminal_is_shown_to_nobody_and_used() {
+    // T3
+    let macs = Macs::start(25, 1, AGENT).await;
+    macs.dial().await;
+    let password = password(&macs).await;
+    let mut plain = Terminal::start("printf 'Name: '; read -r name; echo went on");
+    plain.until_shown("Name: ").await;
+    plain.types(&format!("{password}\r"));
+    plain.until_shown("went on").await;
+    assert!(plain.shown().contains(&password), "this terminal shows what is typed");
+
+    let file = macs.folder.path().join("typed-key");
+    std::fs::write(&file, macs.key.private.expose_secret()).expect("written");
+    let address = macs.target().await.address;
+    let command = format!(
+        "'{}' prepare-host {address} --ssh-port {} --key '{}'; status=$?; stty -a; exit $status",
+        env!("CARGO_BIN_EXE_applecart"),
+        macs.port,
+        file.display()
+    );
+    let mut terminal = Terminal::start(&command);
+    terminal.until_shown(&format!("Password of m1@{address}: ")).await;
+    // A letter too many, taken back.
+    terminal.types(&format!("x\u{7f}{password}\r"));
+    terminal.until_shown("macOS accepted all of it").await;
+    terminal.until_shown(" echo ").await;
+    let (status, shown) = (terminal.ended(), terminal.shown());
+    assert!(status.success(), "{shown}");
+    assert!(!shown.contains(&password) && !shown.contains('*'), "{shown}");
+    assert!(macs.ssh("sudo -n true").await.status.success());
 }

@@ -217,19 +217,10 @@ impl Macs {
 
     /// What a Mac shall be, with this agent.
     pub fn desired_with(&self, host: &Server, node: &str, agent: Payload) -> HostConfig {
-        let archive = self.folder.path().join(format!("{node}.tar.gz"));
-        let made = Command::new(env!("CARGO_BIN_EXE_applecart"))
-            .args(["sim", "tart-archive", "--tart-version", "2.32.1"])
-            .arg(&archive)
-            .status();
-        assert!(made.expect("it runs").success());
         let password = host.password.as_ref().expect("a password");
         let fleet = FleetWide {
             agent,
-            tart: TartBundle {
-                version: "2.32.1".into(),
-                archive: Payload::open(archive).expect("an archive"),
-            },
+            tart: self.tart(node, "2.32.1"),
             tailscale: None,
             node_exporter: None,
         };
@@ -249,6 +240,18 @@ impl Macs {
             github_runner: None,
         };
         HostConfig::new(fleet, host).expect("valid")
+    }
+
+    /// A Tart of this version, packed under this name.
+    pub fn tart(&self, name: &str, version: &str) -> TartBundle {
+        let archive = self.folder.path().join(format!("{name}.tar.gz"));
+        let made = Command::new(env!("CARGO_BIN_EXE_applecart"))
+            .args(["sim", "tart-archive", "--tart-version", version])
+            .arg(&archive)
+            .status();
+        assert!(made.expect("it runs").success());
+        let archive = Payload::open(archive).expect("an archive");
+        TartBundle { version: version.into(), archive }
     }
 
     /// The same in a tailnet, with these tags and by this key, with figures.

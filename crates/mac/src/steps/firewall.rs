@@ -44,14 +44,14 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
     // A load brings back what the file itself says: that is not ours to remove.
     let foreign = in_main && !file_decides_before(host).await?;
     if (!attached || foreign) && !cuts_off(host).await? {
-        load(host, "main").await?;
+        load(host, "main", &now).await?;
     } else if !attached && now.evaluates_stand_in() {
         return stand_in(host, &now).await;
     } else if !attached {
         // Nobody evaluates anything: there is nothing to lose but what is translated, and stays.
-        load(host, "filter").await?;
+        load(host, "filter", &now).await?;
     } else if !is_loaded(host, &now, pf::ANCHOR).await? || !stale_tables(host).await?.is_empty() {
-        load(host, "anchor").await?;
+        load(host, "anchor", &now).await?;
     }
     enable(host).await?;
     let then = live(host).await?;
@@ -67,7 +67,7 @@ pub(super) async fn apply(host: &Host<'_>) -> Result<Applied, Cause> {
 /// Holds VMs back at once where a load of the main ruleset has to wait for them (V17, S22).
 async fn stand_in(host: &Host<'_>, live: &pf::Live) -> Result<Applied, Cause> {
     if !is_loaded(host, live, pf::STAND_IN).await? {
-        load(host, "stand-in").await?;
+        load(host, "stand-in", live).await?;
     }
     enable(host).await?;
     Ok(Applied::Postponed(
@@ -98,8 +98,11 @@ async fn cuts_off(host: &Host<'_>) -> Result<bool, Cause> {
     Ok(pf::loses_translation(&shown, &String::from_utf8_lossy(&file)))
 }
 
-async fn load(host: &Host<'_>, what: &str) -> Result<(), Cause> {
-    let load = Command::script(scripts::LOAD_FIREWALL, &[what], Privilege::Root);
+/// An anchor is emptied under what stands in for it alone: the load after that may meet another
+/// pfctl again, and the next run comes when its back-off ends (S22).
+async fn load(host: &Host<'_>, what: &str, live: &pf::Live) -> Result<(), Cause> {
+    let may = if what != "stand-in" && live.evaluates_stand_in() { "empty" } else { "keep" };
+    let load = Command::script(scripts::LOAD_FIREWALL, &[what, may], Privilege::Root);
     host.run(load.timeout(LOAD_TIMEOUT)).await?;
     Ok(())
 }

@@ -191,9 +191,11 @@ done
 /// (`main`) or with the filter's part of that (`filter`), or below Apple's anchor (`stand-in`).
 ///
 /// All of it is parsed before anything is touched, and each load happens as a whole or not at all:
-/// a host that is closed stays so. Another pfctl at the same moment makes a load fail as busy. Only
-/// where it fails for good does what older versions left in the anchor go first. Our tables in the
-/// main ruleset go in any case.
+/// a host that is closed stays so. Another pfctl at the same moment makes a load fail as busy, and
+/// it is tried again. Only where it fails for good does what older versions left in the anchor go
+/// first, and only if `$2` is `empty`: then what stands in for the anchor is evaluated, and holds
+/// VMs back from before the anchor is emptied until it is loaded again, whoever does that. With
+/// `keep` it is only tried longer. Our tables in the main ruleset go in any case.
 pub const LOAD_FIREWALL: Script = Script {
     name: "load the firewall",
     text: r#"set -eu
@@ -221,8 +223,11 @@ kill_tables() {
 }
 pfctl -n -f /etc/pf.conf
 if ! load_as "$1"; then
-  load -a "$anchor" -f /dev/null
-  kill_tables -a "$anchor"
+  if [ "$2" = empty ]; then
+    load_as stand-in
+    load -a "$anchor" -f /dev/null
+    kill_tables -a "$anchor"
+  fi
   load_as "$1"
 fi
 kill_tables
@@ -406,17 +411,89 @@ chmod 0644 /var/log/tart-kubelet.log
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_script_is_text_that_a_posix_shell_accepts() {
+    /// Every text that a shell of a Mac reads, with its name.
+    fn all() -> Vec<(&'static str, &'static str)> {
         let installs = [INSTALL_SUDOERS, RECEIVE, UNPACK_TART, LOAD_FIREWALL, AGENT_FOLDERS];
         let others = [COUNT_TRY, FORGET_TRIES, END_GROUP, UNPACK_TAILSCALE, JOIN_TAILNET];
         let builders = [BUILDER_FOLDERS, INSTALL_RUNNER, FORGET_RUNNER];
-        let others = others.into_iter().chain(builders);
-        let all = installs.into_iter().chain(others);
-        for script in all.chain(LOOKS) {
-            let output =
-                std::process::Command::new("/bin/sh").args(["-n", "-c", script.text]).output();
-            assert!(output.unwrap().status.success(), "{script:?}");
+        let edge = [crate::ssh::READ, crate::ssh::WRITE];
+        let all = installs.into_iter().chain(others).chain(builders).chain(LOOKS).chain(edge);
+        let wrapper = ("the exporter's wrapper", crate::steps::node_exporter::WRAPPER);
+        all.map(|script| (script.name, script.text)).chain([wrapper]).collect()
+    }
+
+    #[test]
+    fn every_script_is_text_that_a_posix_shell_accepts() {
+        // macOS's own sh is bash in this mode.
+        for shell in [["/bin/sh"].as_slice(), &["bash", "--posix"]] {
+            for (name, text) in all() {
+                let (program, flags) = shell.split_first().unwrap();
+                let mut check = std::process::Command::new(program);
+                let output = check.args(flags).args(["-n", "-c", text]).output().unwrap();
+                let said = String::from_utf8_lossy(&output.stderr);
+                assert!(output.status.success() && said.is_empty(), "{shell:?}: {name}: {said}");
+            }
+        }
+    }
+
+    /// What a newer bash takes and macOS's, 3.2 of 2007, does not, or what no other shell takes.
+    fn is_too_new(text: &str) -> Option<&'static str> {
+        let words = [
+            "mapfile",
+            "readarray",
+            "coproc",
+            "declare",
+            "typeset",
+            "local ",
+            "[[",
+            "((+",
+            "&>",
+            "|&",
+            ";;&",
+            ";&",
+            "<<<",
+            "<(",
+            ">(",
+            "{fd}",
+            "wait -n",
+            "read -N",
+            "read -i",
+            "printf -v",
+            "printf '%(",
+            "$EPOCH",
+            "$BASHPID",
+            "$SRANDOM",
+            "${!",
+            "shopt",
+            "pipefail",
+            "$'",
+            "function ",
+            "source ",
+            "==",
+        ];
+        let found = words.into_iter().find(|word| text.contains(word));
+        let endings = [",}", "^}", "@Q}", "@U}", "@L}", "@E}", "@P}", "@A}"];
+        found.or_else(|| endings.into_iter().find(|ending| text.contains(ending)))
+    }
+
+    #[test]
+    fn no_script_needs_a_shell_that_is_newer_than_the_one_of_macos() {
+        for newer in [
+            "x=${1,,}",
+            "x=${1^^}",
+            "run &>>log",
+            "run |& cat",
+            "mapfile -t lines",
+            "declare -A x",
+            "if [[ -n $1 ]]; then :; fi",
+            "cat <<<\"$1\"",
+            "echo ${x@Q}",
+            "set -o pipefail",
+        ] {
+            assert!(is_too_new(newer).is_some(), "{newer}");
+        }
+        for (name, text) in all() {
+            assert_eq!(is_too_new(text), None, "{name}");
         }
     }
 
@@ -486,6 +563,50 @@ mod tests {
         let shell = shell.args(["-c", END_LEFTOVERS.text]).env("PATH", folder.path());
         let output = shell.output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    }
+
+    /// How [`LOAD_FIREWALL`] ends, and what it loads, where every load of what is in `busy` meets
+    /// another pfctl.
+    fn loads_firewall(may: &str, busy: &str) -> (bool, Vec<String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let pfctl = format!(
+            "case \"$*\" in -n*) exit 0 ;; esac\necho \"$*\" >>'{}'\ncase \"$*\" in\n  {busy}) \
+             exit 1 ;;\nesac",
+            log.display()
+        );
+        for (name, text) in [("pfctl", pfctl.as_str()), ("sleep", "exit 0")] {
+            let path = folder.path().join(name);
+            std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&path, mode).unwrap();
+        }
+        let mut shell = std::process::Command::new("/bin/sh");
+        let shell = shell.args(["-c", LOAD_FIREWALL.text, "sh", "anchor", may]);
+        let ended = shell.env("PATH", folder.path()).output().unwrap().status;
+        let mut lines: Vec<String> =
+            std::fs::read_to_string(&log).unwrap().lines().map(str::to_owned).collect();
+        lines.dedup();
+        (ended.success(), lines)
+    }
+
+    #[test]
+    fn the_anchor_is_emptied_only_where_something_stands_in_for_it() {
+        // S22
+        use crate::steps::paths::PF_ANCHOR;
+        let ours = format!("-a tuist.runners -f {PF_ANCHOR}");
+        let stand_in = format!("-a com.apple/tuist.runners -f {PF_ANCHOR}");
+        let emptied = "-a tuist.runners -f /dev/null".to_owned();
+        let killed = |table| format!("-a tuist.runners -t {table} -T kill");
+        let busy = "'-a tuist.runners -f /etc'*";
+        let (well, loads) = loads_firewall("empty", busy);
+        let in_order = [&ours, &stand_in, &emptied, &killed("vm_sources"), &killed("blocked_dst")];
+        assert!(!well && loads.iter().eq(in_order.into_iter().chain([&ours])), "{loads:?}");
+        assert_eq!(loads_firewall("keep", busy), (false, vec![ours.clone()]));
+        let (well, loads) = loads_firewall("empty", "*/etc*");
+        assert!(!well && loads == [ours.clone(), stand_in], "{loads:?}");
+        let (well, loads) = loads_firewall("empty", "nothing");
+        assert!(well && loads[0] == ours && !loads.contains(&emptied), "{loads:?}");
     }
 
     #[test]

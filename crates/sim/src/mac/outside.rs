@@ -178,8 +178,13 @@ impl SimMac {
 
     /// Makes loads of rules meet another pfctl at work, after so many that did not.
     pub fn set_firewall_busy_after(&self, well: u32, busy: u32) {
+        self.set_firewall_busy_around(0, well, busy);
+    }
+
+    /// Makes so many loads of rules meet another pfctl at work, then so many not, then others.
+    pub fn set_firewall_busy_around(&self, first: u32, well: u32, then: u32) {
         let pf = &mut self.lock().model.pf;
-        (pf.busy_after, pf.busy) = (well, busy);
+        (pf.busy_first, pf.busy_after, pf.busy) = (first, well, then);
     }
 
     /// Leaves no room on the disk, or as much as before. For a Mac whose files are in memory.

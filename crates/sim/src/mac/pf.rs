@@ -52,9 +52,11 @@ pub(super) struct Pf {
     tables: BTreeMap<(String, String), Table>,
     /// What macOS put into the main ruleset for VMs; lost with it.
     pub(super) translates_for_vms: bool,
-    /// How many of the next loads another pfctl spoils, and how many go well before that.
+    /// How many of the next loads another pfctl spoils, how many go well before that, and how many
+    /// it spoils even before those.
     pub(super) busy: u32,
     pub(super) busy_after: u32,
+    pub(super) busy_first: u32,
 }
 
 /// A packet, as the filter sees it.
@@ -175,10 +177,13 @@ impl Pf {
 
     /// Every scope gets a ticket; what makes one stale changes nothing.
     fn begin(&mut self, parts: &[Part]) -> Result<(), String> {
-        if self.busy_after > 0 {
-            self.busy_after -= 1;
-        } else if self.busy > 0 {
-            self.busy -= 1;
+        let left = [&mut self.busy_first, &mut self.busy_after, &mut self.busy];
+        let next = left.into_iter().enumerate().find(|(_, left)| **left > 0);
+        let spoilt = next.is_some_and(|(which, left)| {
+            *left -= 1;
+            which != 1
+        });
+        if spoilt {
             let has_tables = |part: &&Part| part.tables().next().is_some();
             return Err(parts.iter().find(has_tables).unwrap_or(&parts[0]).spoilt());
         }

@@ -42,7 +42,7 @@ pub(super) fn run(mac: &mut Model, script: Script, arguments: &[String], stdin: 
             install_runner(mac, version, &[url, name, labels], job, stdin)
         }
         [domain] if script == scripts::FORGET_RUNNER => forget_runner(mac, domain),
-        [what] if script == scripts::LOAD_FIREWALL => load_firewall(mac, what),
+        [what, may] if script == scripts::LOAD_FIREWALL => load_firewall(mac, what, may),
         [user] if script == scripts::AGENT_FOLDERS => agent_folders(mac, user),
         [] if script == scripts::END_LEFTOVERS => end_leftovers(mac),
         [] if script == scripts::SHOW_RULES => show_rules(mac),
@@ -200,7 +200,7 @@ fn forget_runner(mac: &mut Model, domain: &str) -> Output {
 /// How often the real script tries a load that meets another pfctl.
 const LOAD_TRIES: usize = 4;
 
-fn load_firewall(mac: &mut Model, what: &str) -> Output {
+fn load_firewall(mac: &mut Model, what: &str, may: &str) -> Output {
     let pfctl = |mac: &mut Model, arguments: &[&str]| {
         let argv = [&["pfctl"], arguments].concat();
         super::tools::run(mac, &argv, true)
@@ -215,7 +215,7 @@ fn load_firewall(mac: &mut Model, what: &str) -> Output {
         }
         output
     };
-    let load_as = |mac: &mut Model| {
+    let load_as = |mac: &mut Model, what: &str| {
         let ours = ["-a", pf::ANCHOR, "-f", paths::PF_ANCHOR];
         match what {
             "main" => load(mac, &["-f", paths::PF_CONF]),
@@ -231,16 +231,22 @@ fn load_firewall(mac: &mut Model, what: &str) -> Output {
     if !checked.success() {
         return checked;
     }
-    let mut loaded = load_as(mac);
+    let mut loaded = load_as(mac, what);
     if !loaded.success() {
-        let emptied = load(mac, &["-a", pf::ANCHOR, "-f", "/dev/null"]);
-        if !emptied.success() {
-            return emptied;
+        if may == "empty" {
+            let closed = load_as(mac, "stand-in");
+            if !closed.success() {
+                return closed;
+            }
+            let emptied = load(mac, &["-a", pf::ANCHOR, "-f", "/dev/null"]);
+            if !emptied.success() {
+                return emptied;
+            }
+            for (table, _) in pf::TABLES {
+                pfctl(mac, &["-a", pf::ANCHOR, "-t", table, "-T", "kill"]);
+            }
         }
-        for (table, _) in pf::TABLES {
-            pfctl(mac, &["-a", pf::ANCHOR, "-t", table, "-T", "kill"]);
-        }
-        loaded = load_as(mac);
+        loaded = load_as(mac, what);
     }
     if loaded.success() {
         for (table, _) in pf::TABLES {

@@ -158,6 +158,45 @@ async fn a_reload_that_meets_another_pfctl_leaves_a_closed_host_closed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_anchor_that_was_emptied_opens_nothing_whichever_loads_meet_another_pfctl() {
+    // S22: the next run comes only when the back-off ends.
+    for well in 0..4 {
+        let what = format!("four busy, {well} well, the others busy");
+        let mac = older_rules().await;
+        mac.set_firewall_busy_around(4, well, u32::MAX);
+        let failed = run(&mac, &desired()).await.is_err();
+        assert_eq!(failed, well < 3, "{what}");
+        assert!(holds_back(&mac), "{what}");
+        mac.set_firewall_busy(0);
+        run(&mac, &desired()).await.unwrap();
+        assert!(holds_back(&mac) && mac.vms() == (2, true), "{what}");
+        assert_eq!(standing_in(&mac).await, "", "{what}: nothing stands in any more");
+        mac.set_vms(0);
+        assert_converges(&mac, &what).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_anchor_for_which_nothing_can_stand_in_is_never_emptied() {
+    // S22: the live main ruleset has no anchor of Apple's.
+    let bare = async || {
+        let mac = older_rules().await;
+        load(&mac, "anchor \"tuist.runners\"\n").await;
+        assert!(holds_back(&mac));
+        mac
+    };
+    for well in 0..4 {
+        let mac = bare().await;
+        mac.set_firewall_busy_around(4, well, u32::MAX);
+        let _either = run(&mac, &desired()).await;
+        assert!(holds_back(&mac), "four busy, {well} well");
+    }
+    let mac = bare().await;
+    mac.set_firewall_busy(7);
+    assert_eq!(changed(&run(&mac, &desired()).await.unwrap()), [Step::Firewall], "tried longer");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rule_of_anothers_that_only_blocks_is_left_alone() {
     // S22: it tightens, and a host is not swapped for that.
     let mac = converged().await;
