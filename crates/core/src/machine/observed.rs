@@ -40,6 +40,8 @@ pub struct Observed {
     pub bootstrap: Bootstrap,
     /// The same steps, on a Mac that was bootstrapped.
     pub upkeep: Upkeep,
+    /// The generation of the spec that the bootstrap or the upkeep is for, if there is one.
+    pub run_of: Option<i64>,
     /// The last effect that failed, if that was the last thing that happened.
     pub trouble: Option<Trouble>,
     /// Somebody else just replaced the status that we told: ours is not told again before this.

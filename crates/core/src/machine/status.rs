@@ -229,7 +229,8 @@ pub(super) fn upkeep_status(
         UpToDate::Missing(what) => ("False", what.word(), what.to_string()),
     };
     let says = Says { type_: UP_TO_DATE, status: holds, reason: word, message };
-    set(&mut status.conditions, says, seen.object.generation, now);
+    // What a run found says nothing about a spec that changed under it (P25).
+    set(&mut status.conditions, says, seen.run_of.or(seen.object.generation), now);
     status
 }
 

@@ -135,6 +135,7 @@ fn fresh() -> Observed {
         guests: vec![],
         bootstrap: Bootstrap::None,
         upkeep: Upkeep::Idle(Some(Looked { at: now(), generation: Some(1) })),
+        run_of: None,
         trouble: None,
         contested_until: None,
     }

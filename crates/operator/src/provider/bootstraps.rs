@@ -135,6 +135,11 @@ impl Bootstraps {
         }
     }
 
+    /// The generation of the spec that the object's bootstrap or upkeep is for, if it has one.
+    pub fn run_of(&self, uid: &CrUid) -> Option<i64> {
+        self.table().entries.get(uid).and_then(|entry| entry.order.generation)
+    }
+
     /// The host as it was read when the object's bootstrap began, while that runs. Nothing is
     /// decided from it but to wait, so it need not be read again for each step.
     pub fn host(&self, uid: &CrUid) -> Option<Host> {

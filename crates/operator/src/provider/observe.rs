@@ -79,6 +79,7 @@ pub async fn observe(
             guests: vec![],
             bootstrap: context.bootstraps.of(&uid),
             upkeep: context.bootstraps.upkeep_of(&uid),
+            run_of: context.bootstraps.run_of(&uid),
             trouble: context.troubles.of(uid.as_str()),
             contested_until,
         },

@@ -139,6 +139,23 @@ fn a_failed_look_leaves_the_mac_ready_and_is_repeated_with_back_off_alone() {
 }
 
 #[test]
+fn what_a_run_found_is_told_of_the_spec_that_it_was_for() {
+    // P25
+    let mut seen = with(well(15), |seen| {
+        seen.object.generation = Some(2);
+        seen.run_of = Some(1);
+        seen.upkeep = Upkeep::Ended(Upkept::Failed("no route".into()));
+    });
+    let status = recorded(&seen);
+    let told = status.conditions.iter().find(|c| c.type_ == "UpToDate").expect("a condition");
+    assert_eq!((told.observed_generation, status.observed_generation), (Some(1), Some(2)));
+    assert!(status.next_attempt_at.is_some());
+    (seen.object.status, seen.run_of) = (status, None);
+    seen.upkeep = Upkeep::Idle(None);
+    assert_eq!(next(&seen).action, Some(Action::StartUpkeep(server())), "the new spec waits");
+}
+
+#[test]
 fn a_mac_whose_updates_fail_too_often_says_so_and_is_tried_rarely_but_never_given_up() {
     // P30
     let mut seen = with(well(15), |seen| {
