@@ -27,10 +27,6 @@ const SHOWS: u32 = 5;
 /// people that it is not there, and waits for a whole look. That moment is this part of one.
 const FILLS: u32 = 20;
 
-/// Who has its host makes room for those that wait for a turn to claim theirs: a host that is not
-/// claimed yet may be another cluster's any moment, and preparing one takes minutes anyhow.
-const ROOM: Duration = Duration::from_millis(1);
-
 /// After somebody else took the host that was chosen, another one is chosen: soon, and not at once.
 const ANOTHER: Duration = Duration::from_millis(50);
 
@@ -79,7 +75,6 @@ pub async fn turn(
         match action {
             Action::RequestWipe { .. } | Action::Reboot(_) => return Ok(Some(look / SHOWS)),
             Action::CreateIdentity(Identity::Token) => return Ok(Some(look / FILLS)),
-            Action::SetProviderId(Some(_)) => return Ok(Some(ROOM)),
             _ => {}
         }
     }
