@@ -39,6 +39,8 @@ struct Memory {
     foreign: BTreeMap<ServerId, (String, u64)>,
     /// How far each Pod was that there is.
     phases: BTreeMap<String, String>,
+    /// The runners that have a job, by UID.
+    busy: BTreeMap<String, String>,
     /// How many runners of each pool lived, by the pool's UID.
     alive: BTreeMap<String, usize>,
     /// Machines that were reported provisioned.
@@ -85,13 +87,13 @@ impl Safety {
         memory.foreign_is_untouched(&seen, hands)?;
         memory.rented_for_who_asks(&seen, hands)?;
         one_host_each(&seen)?;
-        one_owner_each(&seen)?;
+        one_owner_each(&seen, self.sight.is_shared())?;
         bound_to_one(&seen)?;
         memory.nobody_is_wiped(&seen)?;
         memory.pods_move_forward(&seen)?;
         memory.provisioned_stays(&seen, hands)?;
         ready_has_a_node(&seen)?;
-        busy_runners_stay(&seen)?;
+        memory.busy_runners_stay(&seen)?;
         memory.runners_are_wanted(&seen, &self.sight.objects(POOLS))?;
         self.runners_have_accounts(&seen)?;
         self.nobody_guesses()?;
@@ -102,7 +104,7 @@ impl Safety {
     fn pool_is_wiped(&self, seen: &Seen) -> Result<(), String> {
         for host in &seen.hosts {
             let pool = NameClass::read(&host.name, POOL_PREFIX) == NameClass::Pool;
-            let used = self.sight.is_bootstrapped(&host.id);
+            let used = self.sight.is_used(&host.id);
             if pool && used && host.status.as_str() != "reinstalling" {
                 let id = &host.id;
                 return Err(format!(
@@ -238,12 +240,12 @@ fn terminates(seen: &Seen, host: &HostView) -> bool {
 }
 
 /// S1: no two living Machines name the same host.
-fn one_owner_each(seen: &Seen) -> Result<(), String> {
+fn one_owner_each(seen: &Seen, shared: bool) -> Result<(), String> {
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for machine in seen.machines.iter().filter(|machine| !is_deleted(machine)) {
         let name = text(&machine["metadata"]["name"]);
         let server = text(&machine["status"]["serverID"]);
-        if is_outrun(seen, machine, server) {
+        if shared && is_outrun(seen, machine, server) {
             continue;
         }
         if let (false, Some(other)) = (server.is_empty(), owners.insert(server, name)) {
@@ -293,19 +295,29 @@ fn ready_has_a_node(seen: &Seen) -> Result<(), String> {
     Ok(())
 }
 
-/// S37: a runner with a job is never deleted.
-fn busy_runners_stay(seen: &Seen) -> Result<(), String> {
-    for pod in &seen.pods {
-        let owner = text(&pod["metadata"]["labels"][label::RUNNER_POOL_OWNER]);
-        if !owner.is_empty() && pod["status"]["phase"] == "Running" && is_deleted(pod) {
+impl Memory {
+    /// S37: a runner with a job is never deleted, and does not vanish.
+    fn busy_runners_stay(&mut self, seen: &Seen) -> Result<(), String> {
+        let mut busy = BTreeMap::new();
+        for pod in &seen.pods {
+            let owner = text(&pod["metadata"]["labels"][label::RUNNER_POOL_OWNER]);
+            let uid = text(&pod["metadata"]["uid"]);
+            self.busy.remove(uid);
+            if owner.is_empty() || pod["status"]["phase"] != "Running" {
+                continue;
+            }
             let name = text(&pod["metadata"]["name"]);
-            return Err(format!("busy-deleted: {name} is deleted while it does {owner}"));
+            if is_deleted(pod) {
+                return Err(format!("busy-deleted: {name} is deleted while it does {owner}"));
+            }
+            busy.insert(uid.to_owned(), name.to_owned());
+        }
+        match std::mem::replace(&mut self.busy, busy).into_values().next() {
+            Some(name) => Err(format!("busy-deleted: {name} is gone, and its job was not over")),
+            None => Ok(()),
         }
     }
-    Ok(())
-}
 
-impl Memory {
     /// S4: a host is never wiped while it carries the name of a Machine that lives, or its claim;
     /// whatever it is called, not while a Machine lives that was provisioned on it.
     fn nobody_is_wiped(&mut self, seen: &Seen) -> Result<(), String> {

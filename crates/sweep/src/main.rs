@@ -17,7 +17,7 @@ use applecart_sim::faults::Fault;
 use clap::{Args, Parser, Subcommand};
 use explore::Seconds;
 use plant::Bug;
-use run::{Case, SHORT_SILENCE};
+use run::{Case, LONG_SILENCE, SHORT_SILENCE};
 use story::Story;
 use sweep::Breadth;
 
@@ -90,6 +90,9 @@ struct Sweep {
     /// Replay: the step at which a story begins that may begin at any moment.
     #[arg(long, requires = "story", value_name = "STEP")]
     at: Option<usize>,
+    /// Replay: watch it for a day after it came to rest, instead of half an hour.
+    #[arg(long, requires = "story")]
+    day: bool,
     /// Replay the story without faults.
     #[arg(long, requires = "story")]
     replay: bool,
@@ -114,7 +117,7 @@ impl Sweep {
             seed: self.seed,
             faults: self.fault.clone(),
             at: self.at,
-            silence: Some(SHORT_SILENCE),
+            silence: Some(if self.day { LONG_SILENCE } else { SHORT_SILENCE }),
             bug: self.plant,
         })
     }

@@ -138,9 +138,13 @@ async fn strike(world: &World, bug: Bug) -> bool {
     let scaleway = world.scaleway();
     let hosts = scaleway.hosts();
     let used = hosts.iter().find(|host| world.is_bootstrapped(&host.id));
+    // Long before it is a Node, somebody's work is on it.
+    let touched = hosts
+        .iter()
+        .find(|host| world.sight().is_used(&host.id) && !world.is_bootstrapped(&host.id));
     let free = hosts.iter().find(|host| host.name.starts_with(POOL_PREFIX));
     match bug {
-        Bug::PoolUnwiped => used.is_some_and(|host| {
+        Bug::PoolUnwiped => touched.is_some_and(|host| {
             scaleway.rename_host(&host.id, &format!("{POOL_PREFIX}by-hand"));
             true
         }),
@@ -482,9 +486,7 @@ async fn change_status(world: &World, field: &str, change: Value) -> bool {
 async fn share_host(world: &World) -> bool {
     let machines = machines(world);
     let server = |m: &ScalewayAppleSiliconMachine| m.status.as_ref()?.server_id.clone();
-    let is_bound =
-        |m: &&ScalewayAppleSiliconMachine| server(m).is_some() && m.spec.provider_id.is_some();
-    let bound: Vec<_> = machines.iter().filter(is_bound).collect();
+    let bound: Vec<_> = machines.iter().filter(|machine| server(machine).is_some()).collect();
     let [one, other, ..] = bound.as_slice() else { return false };
     let change = json!({"status": {"serverID": server(one)}});
     let (name, params) = (other.name_any(), PatchParams::default());

@@ -90,6 +90,9 @@ impl Case {
         if let Some(bug) = bug {
             let _ = write!(command, " --plant {bug}");
         }
+        if self.silence == Some(LONG_SILENCE) {
+            command.push_str(" --day");
+        }
         if faults.is_empty() && at.is_none() { command + " --replay" } else { command }
     }
 }
@@ -107,6 +110,8 @@ pub struct End {
     pub course: Course,
     /// What was violated, if anything.
     pub violation: Option<String>,
+    /// The step after which it was, if it was one.
+    pub violated_at: Option<usize>,
 }
 
 impl End {
@@ -220,7 +225,9 @@ async fn play(explorer: &Arc<Explorer>, calm: Option<Course>) -> End {
     let mut end = End::default();
     let worlds = (&world, neighbour.as_ref());
     let judged = Box::pin(judge(explorer, worlds, &faults, calm.as_ref(), &mut end)).await;
-    end.violation = match faults.violation() {
+    let violation = faults.violation();
+    end.violated_at = violation.as_ref().map(|(step, _)| *step);
+    end.violation = match violation {
         Some((step, violated)) => Some(format!("{violated} (after step {step})")),
         None => judged.err(),
     };

@@ -249,12 +249,16 @@ fn tell(found: &Found, reference: Option<&End>) {
         println!("  {violation}\n    seed {}: {}", case.seed, case.command());
         if at < TRACES {
             let end = run(case, reference);
-            let around = case.begins();
-            if let Some(Step { process, edge, call, .. }) = end.steps.get(around) {
-                println!("    at {process} {edge}: {call}");
-            }
-            let from = around.saturating_sub(AROUND);
+            let from = case.begins().saturating_sub(AROUND);
             print!("{}", table(end.steps.iter().skip(from).take(2 * AROUND)));
+            // What came of it, if that is further on.
+            let shown = from + 2 * AROUND;
+            let last = end.violated_at.unwrap_or(end.steps.len()) + 1;
+            if last > shown {
+                println!("  …");
+                let from = last.saturating_sub(AROUND).max(shown);
+                print!("{}", table(end.steps.iter().skip(from).take(last - from)));
+            }
         }
     }
 }

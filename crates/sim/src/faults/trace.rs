@@ -119,15 +119,34 @@ pub fn table<'a>(steps: impl IntoIterator<Item = &'a Step>) -> String {
         let Step { number, at, process, edge, call, answer, fault, .. } = step;
         let fault = fault.map(|fault| format!("  ← {fault}")).unwrap_or_default();
         let seconds = at.as_secs_f64();
+        let call = one_line(call);
         let line = format!("{number:5} {seconds:9.1} s  {process:<24} {edge}: {call}");
         let _ = writeln!(text, "{line:<130} {answer}{fault}");
     }
     text
 }
 
+/// A call on one line of a table: of a script, its beginning.
+fn one_line(call: &str) -> String {
+    const LONGEST: usize = 160;
+    let words: Vec<&str> = call.split_whitespace().collect();
+    let line = words.join(" ");
+    match line.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{} …", &line[..end]),
+        None => line,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_script_takes_one_line() {
+        assert_eq!(one_line("a\n  b"), "a b");
+        let long = one_line(&"é ".repeat(200));
+        assert!(long.ends_with(" …") && long.chars().count() == 162, "{long}");
+    }
 
     #[test]
     fn processes_are_known_by_their_user_names() {

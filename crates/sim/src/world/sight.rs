@@ -53,6 +53,12 @@ impl Sight {
         self.apis.iter().flat_map(|api| api.objects(resource)).collect()
     }
 
+    /// Whether there is more than one cluster.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.apis.len() > 1
+    }
+
     /// Every kind that there is an object of.
     #[must_use]
     pub fn resources(&self) -> BTreeSet<String> {
@@ -69,6 +75,14 @@ impl Sight {
     #[must_use]
     pub fn hands(&self) -> &Hands {
         &self.hands
+    }
+
+    /// Whether anything was written to the Mac behind a host for an owner: the first and the last
+    /// thing that are.
+    #[must_use]
+    pub fn is_used(&self, id: &ServerId) -> bool {
+        let first = |host: &Host| host.mac.file("/etc/sudoers.d/m1-nopasswd").is_some();
+        self.hosts().get(id).is_some_and(first) || self.is_bootstrapped(id)
     }
 
     /// Whether the Mac behind a host carries an agent's identity, and so an owner's work.

@@ -61,11 +61,18 @@ fn counted(step: &Step) -> Option<String> {
         (Edge::Kubernetes, [verb @ ("create" | "delete"), resource, ..]) => {
             Some(format!("{verb} {resource}"))
         }
+        // An apply makes what is not there.
+        (Edge::Kubernetes, ["patch", resource, ..]) if step.answer == "201" => {
+            Some(format!("create {resource}"))
+        }
         (Edge::Scaleway, ["POST", path, ..]) if path.ends_with("/reinstall") => Some(WIPE.into()),
         (Edge::Scaleway, ["POST", path, ..]) if path.ends_with("/reboot") => Some("reboot".into()),
         (Edge::Scaleway, ["POST", "servers", ..]) => Some(BUY.into()),
+        (Edge::Scaleway, ["POST", path, ..]) if path.ends_with("/ssh-keys") => {
+            Some("register a key".into())
+        }
         (Edge::Scaleway, ["DELETE", ..]) => Some("give up a host".into()),
-        (Edge::Tart, [verb @ ("create" | "start"), ..]) => Some(format!("{verb} a VM")),
+        (Edge::Tart, [verb @ ("create" | "start" | "remove"), ..]) => Some(format!("{verb} a VM")),
         _ => None,
     }
 }
@@ -143,9 +150,13 @@ fn excused(what: &str, faults: &[&Step], steps: &[Step]) -> usize {
     let excuse = |step: &&&Step| match what {
         // A wipe whose acceptance nobody saw, or could note, is asked for again: harmless.
         WIPE => leaves_a_wipe_unnoted(step, steps) || lands_late(step),
-        // A runner whose account was made by a process that died gets a new account.
+        // A runner whose account was made by a process that died gets a new account: its Pod
+        // comes right after it.
         "create serviceaccounts" | "delete serviceaccounts" => {
-            is_unheard(step) && step.process.is_runner_pools()
+            let made = ["create serviceaccounts ", "create pods "];
+            is_unheard(step)
+                && step.process.is_runner_pools()
+                && made.iter().any(|call| step.call.starts_with(call))
         }
         // Two leaders end each other's bootstraps, and each counts the one that a power cut ended:
         // the third is a tier.
@@ -207,8 +218,11 @@ fn excused_delay(faults: &[&Step], steps: &[Step]) -> Duration {
     let order = if orders { ORDER } else { Duration::ZERO };
     let excuse = |step: &&Step| match (step.edge, step.fault) {
         // A command that hangs is given up after its own limit, the longest of which is this.
-        (Edge::Ssh, Some(Fault::TimeOut | Fault::LostAnswer)) => order + LONGEST_COMMAND,
-        _ => order,
+        (Edge::Ssh, Some(Fault::TimeOut | Fault::LostAnswer)) if !step.call.ends_with(" dial") => {
+            order + LONGEST_COMMAND
+        }
+        _ if step.process.is_provider() => order,
+        _ => Duration::ZERO,
     };
     faults.iter().map(excuse).max().unwrap_or_default()
 }
@@ -288,7 +302,8 @@ mod tests {
     #[test]
     fn ten_minutes_count_once_and_from_the_last_fault() {
         let calm = course(REFERENCE, &[]);
-        let (write, ssh) = ((Edge::Kubernetes, "patch pods a"), (Edge::Ssh, "5fb0ab06 dial"));
+        let (write, ssh) = ((Edge::Kubernetes, "patch pods a"), (Edge::Ssh, "5fb0ab06 run a"));
+        let dial = (Edge::Ssh, "5fb0ab06 dial");
         let minutes = |minutes: u64| Duration::from_mins(minutes);
         let after = |took, faults: &[(u64, (Edge, &'static str), Fault)]| {
             let calls: Vec<_> =
@@ -302,6 +317,7 @@ mod tests {
         // The story began after one minute.
         assert!(after(minutes(30), &[error(21 * 60)]) && !after(minutes(31), &[error(21 * 60)]));
         assert!(after(minutes(25), &[(61, ssh, Fault::TimeOut)]));
+        assert!(!after(minutes(25), &[(61, dial, Fault::TimeOut)]), "its limit is short");
         assert!(!after(minutes(26), &[(61, ssh, Fault::TimeOut), (62, ssh, Fault::TimeOut)]));
     }
 }

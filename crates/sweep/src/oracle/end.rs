@@ -1,13 +1,13 @@
 //! What must hold once a story is over.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use aho_corasick::AhoCorasick;
 use applecart_api::keys::{label, lease, owned};
 use applecart_api::name_class::NameClass;
-use applecart_sim::faults::{Class, Edge, Process, Step};
+use applecart_sim::faults::{Class, Edge, Fault, Process, Step};
 use applecart_sim::scaleway::HostView;
 use applecart_sim::world::{POOL_PREFIX, Pause, World};
 use serde_json::Value;
@@ -205,46 +205,72 @@ fn has_owner(world: &World, host: &HostView) -> bool {
     !all(world, MACHINES, |machine| !owns(machine))
 }
 
+/// When a process last read something of a host, and heard it. What it read dies with it.
+#[derive(Default)]
+struct Heard<'a>(BTreeMap<(&'a Process, &'a str), Duration>);
+
+impl<'a> Heard<'a> {
+    fn note(&mut self, step: &'a Step, server: &'a str) {
+        if step.succeeded() {
+            self.0.insert((&step.process, server), step.at);
+        }
+    }
+
+    fn is_fresh(&self, step: &Step, server: &str) -> bool {
+        let at = self.0.get(&(&step.process, server));
+        at.is_some_and(|at| step.at.saturating_sub(*at) <= FENCE)
+    }
+
+    fn forget(&mut self, step: &'a Step, server: &'a str) {
+        self.0.remove(&(&step.process, server));
+    }
+
+    fn survive(&mut self, step: &Step) {
+        if matches!(step.fault, Some(Fault::CrashBefore | Fault::CrashAfter)) {
+            self.0.retain(|(process, _), _| **process != step.process);
+        }
+    }
+}
+
 /// Section 3 of the design: a host is changed only right after it was read, and so was its Lease:
 /// what the process itself last did to it is no read.
 fn fenced(steps: &[Step]) -> Result<(), String> {
-    let mut read: BTreeMap<(&Process, &str), Duration> = BTreeMap::new();
-    for step in steps.iter().filter(|step| step.edge == Edge::Scaleway) {
-        let Some(server) = host_of(step) else { continue };
-        match step.class {
-            Class::Read => drop(read.insert((&step.process, server), step.at)),
-            Class::Effect | Class::Heartbeat => {
-                let last = read.get(&(&step.process, server));
-                if last.is_none_or(|at| step.at.saturating_sub(*at) > FENCE) {
-                    return Err(format!(
-                        "unfenced: {} was not read before step {}",
-                        server, step.number
-                    ));
+    let mut read = Heard::default();
+    for step in steps {
+        if let Some(server) = host_of(step).filter(|_| step.edge == Edge::Scaleway) {
+            match step.class {
+                Class::Read => read.note(step, server),
+                Class::Effect | Class::Heartbeat if !read.is_fresh(step, server) => {
+                    let number = step.number;
+                    return Err(format!("unfenced: {server} was not read before step {number}"));
                 }
+                Class::Effect | Class::Heartbeat | Class::Event => {}
             }
-            Class::Event => {}
         }
+        read.survive(step);
     }
     unleased(steps)
 }
 
 /// A provider asks Kubernetes for the host's Lease after its own last effect on host or Lease.
 fn unleased(steps: &[Step]) -> Result<(), String> {
-    let mut asked: BTreeSet<(&Process, &str)> = BTreeSet::new();
+    let mut asked = Heard::default();
     for step in steps.iter().filter(|step| step.process.is_provider()) {
-        let Some(server) = host_of(step) else { continue };
-        let (is_host, key) = (step.edge == Edge::Scaleway, (&step.process, server));
-        match step.class {
-            Class::Read if !is_host => drop(asked.insert(key)),
-            Class::Effect if is_host && !asked.contains(&key) => {
-                let number = step.number;
-                return Err(format!(
-                    "unleased: the Lease of {server} was not read before {number}"
-                ));
+        if let Some(server) = host_of(step) {
+            let is_host = step.edge == Edge::Scaleway;
+            match step.class {
+                Class::Read if !is_host => asked.note(step, server),
+                Class::Effect if is_host && !asked.is_fresh(step, server) => {
+                    let number = step.number;
+                    return Err(format!(
+                        "unleased: the Lease of {server} was not read before {number}"
+                    ));
+                }
+                Class::Effect => asked.forget(step, server),
+                Class::Read | Class::Heartbeat | Class::Event => {}
             }
-            Class::Effect => drop(asked.remove(&key)),
-            Class::Read | Class::Heartbeat | Class::Event => {}
         }
+        asked.survive(step);
     }
     Ok(())
 }
