@@ -16,7 +16,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,8 @@ pub enum Bug {
     ForeignTouched,
     /// Buys a host (S6).
     HostsChanged,
+    /// Gives a host of the pool up, though nobody said so (S6).
+    GivenUp,
     /// Buys a second host for a Machine that asked for one (G17).
     RentedTwice,
     /// Lets two Machines name one host (P7).
@@ -61,6 +63,12 @@ pub enum Bug {
     Unleased,
     /// Deletes a runner with a job (S37).
     BusyDeleted,
+    /// Takes a runner with a job away at once, so that nobody sees it go (S37).
+    BusyVanished,
+    /// Leaves the account of a runner that never was (S43).
+    SpareAccount,
+    /// Tells people the same again and again, though nothing happened (LH25).
+    Chatter,
     /// Takes a Lease that it does not need (P1).
     SpareLease,
     /// Forgets a Node when its Machine goes (C5).
@@ -171,6 +179,12 @@ async fn strike(world: &World, bug: Bug) -> bool {
             scaleway.order_host(&HostSpec::named("bought"));
             true
         }
+        Bug::GivenUp => match free {
+            Some(host) => {
+                scaleway.client().schedule_deletion(&host.zone, &host.id).await.is_ok()
+            }
+            None => false,
+        },
         Bug::RentedTwice => hosts.iter().any(|host| buy_again(world, host)),
         Bug::TwoOwners => share_host(world).await,
         Bug::Binding => {
@@ -184,7 +198,7 @@ async fn strike(world: &World, bug: Bug) -> bool {
         Bug::Phases => restart_pod(world).await,
         Bug::VmOfNobody => start_vm(world, true).await,
         Bug::VmsLeft => start_vm(world, false).await,
-        Bug::BusyDeleted => delete_busy(world).await,
+        Bug::BusyDeleted | Bug::BusyVanished => take_busy(world, bug).await,
         Bug::SpareLease => match (used, free) {
             (Some(_), Some(free)) => take_spare(world, free).await,
             _ => false,
@@ -217,6 +231,12 @@ async fn strike_others(world: &World, bug: Bug, used: Option<&HostView>) -> bool
         (Bug::ReadyEarly, _) => say_ready(world).await,
         (Bug::Surplus, _) => add_runner(world).await,
         (Bug::Accounts, _) => take_account(world).await,
+        (Bug::SpareAccount, _) => make_account(world).await,
+        (Bug::Chatter, _) => {
+            tokio::time::sleep(Duration::from_mins(5)).await;
+            tell_again(world).await;
+            false
+        }
         (Bug::Guessed, Some(host)) => world.mac(&host.id).is_some_and(|mac| {
             mac.set_locked(true);
             true
@@ -365,12 +385,37 @@ fn provider(world: &World) -> kube::Client {
     world.api().client(Identity::stand_in(account.user))
 }
 
-async fn delete_busy(world: &World) -> bool {
+async fn take_busy(world: &World, bug: Bug) -> bool {
     let pods: Api<Pod> = Api::namespaced(provider(world), NAMESPACE);
     let busy = ListParams::default().labels(label::RUNNER_POOL_OWNER);
     let Ok(busy) = pods.list(&busy).await else { return false };
-    let Some(pod) = busy.items.first() else { return false };
-    pods.delete(&pod.name_any(), &DeleteParams::default()).await.is_ok()
+    let runs = |pod: &&Pod| pod.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Running");
+    let Some(pod) = busy.items.iter().find(runs) else { return false };
+    let name = pod.name_any();
+    if bug == Bug::BusyDeleted {
+        return pods.delete(&name, &DeleteParams::default()).await.is_ok();
+    }
+    let freed = json!({"metadata": {"finalizers": null}});
+    let freed = pods.patch(&name, &PatchParams::default(), &Patch::Merge(&freed)).await.is_ok();
+    freed && pods.delete(&name, &DeleteParams::default().grace_period(0)).await.is_ok()
+}
+
+async fn make_account(world: &World) -> bool {
+    let accounts: Api<ServiceAccount> = Api::namespaced(provider(world), NAMESPACE);
+    let account = json!({"metadata": {"name": "nobody", "labels": {label::RUNNER_POOL: "macos"}}});
+    let Ok(account) = serde_json::from_value::<ServiceAccount>(account) else { return false };
+    accounts.create(&PostParams::default(), &account).await.is_ok()
+}
+
+async fn tell_again(world: &World) -> bool {
+    let about = json!({"kind": "Pod", "namespace": NAMESPACE, "name": "nobody"});
+    let event = json!({
+        "metadata": {"generateName": "chatter-"}, "involvedObject": about,
+        "reason": "Chatter", "message": "as before", "type": "Normal",
+    });
+    let Ok(event) = serde_json::from_value::<Event>(event) else { return false };
+    let events: Api<Event> = Api::namespaced(provider(world), NAMESPACE);
+    events.create(&PostParams::default(), &event).await.is_ok()
 }
 
 /// Takes the Lease of a free host for a Machine that has one.
@@ -535,7 +580,7 @@ mod tests {
     /// A story in which the bug gets its chance.
     fn story(bug: Bug) -> Story {
         match bug {
-            Bug::BusyDeleted => Story::Drain,
+            Bug::BusyDeleted | Bug::BusyVanished => Story::Drain,
             Bug::Surplus | Bug::Accounts => Story::Job,
             Bug::LeftBehind
             | Bug::Provisioned
@@ -557,6 +602,10 @@ mod tests {
         match bug {
             Bug::Encoded => Bug::Secrets,
             Bug::Amnesia => Bug::Counts,
+            Bug::GivenUp => Bug::HostsChanged,
+            Bug::BusyVanished => Bug::BusyDeleted,
+            Bug::SpareAccount => Bug::LeftBehind,
+            Bug::Chatter => Bug::Silence,
             bug => bug,
         }
     }
