@@ -20,7 +20,7 @@ use applecart_api::ids::ServerId;
 use applecart_api::keys::owned;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_mac::{paths, public_key};
-use applecart_sim::mac::{Effect, Gate, Packet, SimMac, Verdict};
+use applecart_sim::mac::{Effect, Gate, Packet, SimMac, VM_BRIDGE, Verdict};
 use applecart_sim::world::{FLEET, NAMESPACE, World, WorldSettings};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -137,6 +137,7 @@ async fn a_flushed_firewall_is_back_within_one_interval_and_a_mac_that_is_well_i
         reach("a Machine Ready", async || ready(&world) == 1).await;
         let mac = mac_of(&world, &machines(&world)[0]);
         let to_a_sibling = Packet {
+            interface: VM_BRIDGE,
             inbound: true,
             protocol: "tcp",
             source: [192, 168, 64, 5].into(),
