@@ -214,8 +214,8 @@ async fn nothing_in_a_mac_can_touch_the_machine_that_it_runs_on() {
          umount -l /usr 2>/dev/null && echo unmounted
          # To what it is already: nothing comes of it even where it works.
          for device in null zero full random urandom tty; do
-           chmod \"$(stat -c %a /dev/$device)\" /dev/$device 2>/dev/null && echo chmod $device
-           chown 0:\"$(stat -c %g /dev/$device)\" /dev/$device 2>/dev/null && echo chown $device
+           chmod --reference=/dev/$device /dev/$device 2>/dev/null && echo chmod $device
+           chown --reference=/dev/$device /dev/$device 2>/dev/null && echo chown $device
          done
          chroot /proc/1/root test -e /.applecart || echo out of its root
          nsenter --target 1 --mount true 2>/dev/null && echo entered
