@@ -390,5 +390,5 @@ async fn a_connection_that_goes_silent_is_noticed_long_before_its_command_may_en
         () = waits => {}
         () = line => {}
     }
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_mins(1), "{:?}", began.elapsed());
 }

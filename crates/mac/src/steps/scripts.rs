@@ -191,8 +191,8 @@ done
 /// (`main`) or with the filter's part of that (`filter`), or below Apple's anchor (`stand-in`).
 ///
 /// What is loaded is parsed before anything is touched, and nothing else is: a mistake of another's
-/// in the main file must not keep a flushed anchor open. And each load happens as a whole or not at all:
-/// a host that is closed stays so. Another pfctl at the same moment makes a load fail as busy, and
+/// in the main file must not keep a flushed anchor open. And each load happens as a whole or not at
+/// all: a host that is closed stays so. Another pfctl at the same moment makes a load fail as busy, and
 /// it is tried again. Only where it fails for good does what older versions left in the anchor go
 /// first, and only if `$2` is `empty`: then what stands in for the anchor is evaluated, and holds
 /// VMs back from before the anchor is emptied until it is loaded again, whoever does that. With
@@ -580,8 +580,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let pfctl = format!(
-            "case \"$*\" in {broken}) exit 1 ;; -n*) exit 0 ;; esac\necho \"$*\" >>'{}'\ncase \"$*\" in\n  {busy}) \
-             exit 1 ;;\nesac",
+            "case \"$*\" in {broken}) exit 1 ;; -n*) exit 0 ;; esac\necho \"$*\" >>'{}'\n\
+             case \"$*\" in\n  {busy}) exit 1 ;;\nesac",
             log.display()
         );
         for (name, text) in [("pfctl", pfctl.as_str()), ("sleep", "exit 0")] {

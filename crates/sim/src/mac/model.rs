@@ -28,7 +28,7 @@ const LOGIN_TAKES: Duration = Duration::from_secs(2);
 /// How long a session that is told to end is still there, and its loginwindow with it.
 const SESSION_ENDS: Duration = Duration::from_secs(3);
 
-/// How long that session outlives its loginwindow: the new one is there before it has done anything.
+/// How long that session outlives its loginwindow: the new one is there before it does anything.
 const SESSION_LINGERS: Duration = Duration::from_secs(3);
 
 /// What a write says that there is no room for.
