@@ -5,12 +5,13 @@
 
 use std::io::{BufRead, IsTerminal, Write};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use applecart_mac::{
-    Done, HostKey, Mac, MacError, Next, Password, Progress, Report, Ssh, StepError, StepReport,
-    Target, UserName, inspect, prepare, public_key, wait_for_ssh,
+    Done, HostKey, Mac, MacError, Next, Password, Progress, Report, Session, Ssh, Step, StepError,
+    StepReport, Target, UserName, inspect, prepare, public_key, wait_for_ssh,
 };
 use crossterm::event::{Event, KeyCode, KeyModifiers};
 use crossterm::terminal;
@@ -23,16 +24,22 @@ Examples:
   kubectl get secret macs-ssh -o jsonpath='{.data.id_ed25519}' | base64 -d >key && chmod 600 key
   applecart prepare-host 51.159.120.2 --key key <password-file
       reads it from standard input: it is never an argument
-  applecart prepare-host 51.159.120.2 --key key --dry-run
-      tells what would be changed, and changes nothing
+  applecart prepare-host 51.159.120.2 --key key --dry-run <password-file
+      tells what would be changed, and changes nothing; the password is needed to compare it
 
-Exits with 0 only if macOS was seen to accept all of it.";
+Exits with 0 only if macOS was seen to accept all of it; with --dry-run, if it could be looked at,
+whatever differs.
+
+Without --host-key, the key of first contact is trusted, whoever shows it, and printed. Compare it
+with what the host itself shows on its screen (VNC), in Terminal:
+  ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub";
 
 /// Prepares a Mac by hand: passwordless sudo, and a login that survives a reboot.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
-    /// The host's address.
+    /// The host's address, without an account: that is --user.
+    #[arg(value_parser = address)]
     address: String,
     /// The file with the private SSH key. Only this key is offered, never a password.
     #[arg(long, short = 'i', value_name = "FILE")]
@@ -43,7 +50,8 @@ pub struct Arguments {
     /// The port of the SSH server.
     #[arg(long, default_value_t = 22)]
     ssh_port: u16,
-    /// The host's key, as `ssh-keygen -l` prints it (SHA256:…): any other is refused.
+    /// The host's key, as `ssh-keygen -l` prints it (SHA256:…): any other is refused. Without it,
+    /// the key of first contact is trusted.
     #[arg(long, value_name = "FINGERPRINT")]
     host_key: Option<String>,
     /// How long to wait for a host that does not answer, such as one that boots, in seconds.
@@ -52,6 +60,29 @@ pub struct Arguments {
     /// Tells what would be changed, and changes nothing.
     #[arg(long)]
     dry_run: bool,
+}
+
+fn address(text: &str) -> Result<String, String> {
+    match text.split_once('@') {
+        Some((user, address)) => Err(format!("give {address} alone, and --user {user}")),
+        None => Ok(text.to_owned()),
+    }
+}
+
+/// After how long a person is told what is waited for.
+const TOLD_AFTER: Duration = Duration::from_secs(2);
+
+/// Dials until the host answers, and says so if it does not at once.
+async fn connect(target: &Target, wait: Duration) -> Result<Session, MacError> {
+    let ssh = Ssh::default();
+    let mut session = pin!(wait_for_ssh(&ssh, target, wait));
+    tokio::select! {
+        session = &mut session => return session,
+        () = tokio::time::sleep(TOLD_AFTER) => {}
+    }
+    let Target { address, port, .. } = target;
+    eprintln!("no answer yet from {address}:{port}; waiting up to {} s (--wait)", wait.as_secs());
+    session.await
 }
 
 /// Prepares the host, and tells how each step ended.
@@ -70,11 +101,12 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         other => other.context("--key: not a private SSH key")?,
     };
     let wait = Duration::from_secs(arguments.wait);
-    let session = match wait_for_ssh(&Ssh::default(), &target, wait).await {
+    let session = match connect(&target, wait).await {
         Ok(session) => session,
         Err(error) => bail!("{}{}", said(&error), way_out(&error, &target, &public)),
     };
-    eprintln!("connected; host key {}", session.host_key);
+    let trusted = if target.pinned.is_none() { " (first contact: see --host-key)" } else { "" };
+    eprintln!("connected; host key {}{trusted}", session.host_key);
     let password = password(&arguments)?;
     if arguments.dry_run {
         return dry_run(&*session.mac, &arguments.user, &password).await;
@@ -100,8 +132,12 @@ async fn dry_run(mac: &dyn Mac, user: &UserName, password: &Password) -> anyhow:
     for (step, differs) in &found {
         println!("{step:<20} {}", differs.unwrap_or("as it shall be"));
     }
-    if found.last().is_some_and(|(_, differs)| differs.is_some()) {
-        println!("nothing was changed; what comes after that cannot be told yet");
+    match found.last() {
+        Some((Step::AutoLogin, Some(_))) => println!("nothing was changed"),
+        Some((_, Some(_))) => {
+            println!("nothing was changed; what comes after that cannot be told yet");
+        }
+        Some((_, None)) | None => {}
     }
     Ok(())
 }

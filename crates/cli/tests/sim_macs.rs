@@ -17,8 +17,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use applecart_mac::{
-    Command, Dial, Done, GithubRunner, HostConfig, Mac, MacError, Next, Payload, PerHost,
-    Privilege, Script, Ssh, bootstrap, pf,
+    Command, Dial, Done, FleetWide, GithubRunner, HostConfig, Mac, MacError, Next, Payload,
+    PerHost, Privilege, Script, Ssh, Step, bootstrap, pf,
 };
 use secrecy::ExposeSecret;
 
@@ -149,6 +149,32 @@ async fn what_arrives_damaged_is_not_installed_and_what_is_large_arrives_whole()
 }
 
 #[tokio::test]
+async fn a_damaged_tart_leaves_the_one_that_is_there_and_nothing_of_itself() {
+    // B10
+    let macs = Macs::start(14, 1, AGENT).await;
+    let (session, host) = (macs.dial().await, macs.host().await);
+    let desired = macs.desired_of(&host, "mac-tart");
+    bootstrap(&*session.mac, &desired, &|_| {}).await.expect("converges");
+    let newer = macs.tart("newer", "2.33.0");
+    let path = macs.folder.path().join("newer.tar.gz");
+    let whole = std::fs::read(&path).expect("an archive");
+    let fleet = FleetWide { tart: newer, ..desired.fleet().clone() };
+    let newer = HostConfig::new(fleet, desired.host().clone()).expect("valid");
+    let mut flipped = whole.clone();
+    flipped[whole.len() / 2] ^= 1;
+    for damaged in [&flipped[..], &whole[..whole.len() / 2]] {
+        std::fs::write(&path, damaged).expect("written");
+        let error = bootstrap(&*session.mac, &newer, &|_| {}).await.expect_err("damaged");
+        assert_eq!(error.step, Step::Tart, "{}", error.explain());
+        let left = macs.ssh("tart --version; ls -A /usr/local/lib").await;
+        assert_eq!(text(&left.stdout), "2.32.1\ntart.app\ntart.app.sha256\n");
+    }
+    std::fs::write(&path, whole).expect("written");
+    bootstrap(&*session.mac, &newer, &|_| {}).await.expect("converges");
+    assert_eq!(text(&macs.ssh("tart --version").await.stdout), "2.33.0\n");
+}
+
+#[tokio::test]
 async fn a_vm_runs_until_its_job_is_finished() {
     let macs = Macs::start(3, 1, AGENT).await;
     let session = macs.dial().await;
@@ -186,6 +212,11 @@ async fn nothing_in_a_mac_can_touch_the_machine_that_it_runs_on() {
          mknod /private/tmp/disk b 8 0 2>/dev/null && echo made a device
          echo 1 2>/dev/null >/proc/sys/kernel/panic && echo changed the kernel
          umount -l /usr 2>/dev/null && echo unmounted
+         # To what it is already: nothing comes of it even where it works.
+         for device in null zero full random urandom tty; do
+           chmod --reference=/dev/$device /dev/$device 2>/dev/null && echo chmod $device
+           chown --reference=/dev/$device /dev/$device 2>/dev/null && echo chown $device
+         done
          chroot /proc/1/root test -e /.applecart || echo out of its root
          nsenter --target 1 --mount true 2>/dev/null && echo entered
          ls /root /home /mnt 2>/dev/null

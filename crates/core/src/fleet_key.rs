@@ -38,8 +38,8 @@ pub enum Registered {
     NotRead,
     /// These, oldest first.
     Listed(Vec<Key>),
-    /// Our key is there, under a name that is not the fleet's.
-    UnderOtherName,
+    /// Our key is there, under names that are not the fleet's: whatever the project has.
+    UnderOtherName(Vec<Key>),
 }
 
 /// One registered key.
@@ -109,13 +109,16 @@ pub fn decide(seen: &Observed) -> Decision {
     };
     let keys = match &seen.registered {
         Registered::NotRead => return Decision::Wait("its registration was not read".to_owned()),
-        Registered::UnderOtherName => return Decision::Rest,
-        Registered::Listed(keys) => keys,
+        Registered::Listed(keys) | Registered::UnderOtherName(keys) => keys,
     };
     let same: Vec<&Key> = keys.iter().filter(|key| bare(&key.public) == bare(public)).collect();
     match same.iter().find(|key| !key.disabled) {
         Some(key) if noted.as_ref() == Some(&key.id) => Decision::Rest,
         Some(key) => Decision::Do(Action::Note(key.id.clone())),
+        // Refused as one that is there, and not to be seen: nothing that a write could mend.
+        None if same.is_empty() && matches!(seen.registered, Registered::UnderOtherName(_)) => {
+            Decision::Wait("Scaleway has it already, but does not list it".to_owned())
+        }
         None if same.is_empty() => Decision::Do(Action::Register(public.clone())),
         None => Decision::Wait("it is disabled at Scaleway: enable it there".to_owned()),
     }
@@ -188,7 +191,22 @@ mod tests {
 
     #[test]
     fn a_key_that_is_registered_under_another_name_will_do() {
-        let seen = Observed { registered: Registered::UnderOtherName, ..there(None, vec![]) };
-        assert_eq!(decide(&seen), Decision::Rest);
+        let under = |noted, keys| Observed {
+            registered: Registered::UnderOtherName(keys),
+            ..there(noted, vec![])
+        };
+        let found = vec![key("k1", "ssh-ed25519 AAAAother"), key("k2", OURS)];
+        let note = Decision::Do(Action::Note("k2".into()));
+        assert_eq!(decide(&under(None, found.clone())), note);
+        assert_eq!(decide(&under(Some("k2"), found)), Decision::Rest);
+        let mut disabled = key("k2", OURS);
+        disabled.disabled = true;
+        for (seen, why) in [(vec![disabled], "disabled"), (vec![], "does not list it")] {
+            let decision = decide(&under(None, seen));
+            assert!(
+                matches!(&decision, Decision::Wait(said) if said.contains(why)),
+                "{decision:?}"
+            );
+        }
     }
 }

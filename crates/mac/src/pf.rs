@@ -51,12 +51,15 @@ pub const TABLES: [(&str, &[&str]); 2] = [
 /// that are not translated. A VM needs its gateway for DHCP and DNS, and may answer the host. It
 /// has no way to the address of `en0`, where the world reaches the host: in parentheses that is
 /// looked up with each packet, so it survives a new one. (`self` there matches nothing on macOS.)
-/// Over IPv6 it reaches nothing: macOS gives VMs addresses there that no table could list, and all
-/// VMs are on the one bridge.
+/// A guest chooses its source by itself: one that is no VM's is dropped, but for the question for
+/// an address, which has none. Over IPv6 it reaches nothing: macOS gives VMs addresses there that no
+/// table could list, and all VMs are on the one bridge.
 pub const ANCHOR_RULES: &str = "\
 # What VMs may not reach. Written by Applecart; edits here are lost.
 table <vm_sources> { 192.168.64.0/22 }
 table <blocked_dst> { 10.0.0.0/8, 100.64.0.0/10, 169.254.0.0/16, 172.16.0.0/12, 192.168.0.0/16 }
+pass in quick on bridge100 proto udp from 0.0.0.0 to 255.255.255.255 port 67
+block drop in quick on bridge100 from ! <vm_sources> to any
 pass in quick proto udp from <vm_sources> to 192.168.64.1 port 67
 pass in quick proto udp from <vm_sources> to 192.168.64.1 port 53
 pass in quick proto tcp from <vm_sources> to 192.168.64.1 port 53
@@ -156,13 +159,28 @@ impl Live {
         })
     }
 
+    /// The same before [`STAND_IN`]: its siblings are evaluated in the order of their names.
+    #[must_use]
+    pub fn decides_before_stand_in(&self) -> Option<Decides<'_>> {
+        let is_apples = |line: &&String| is_point(line, "com.apple/*");
+        let before = self.main.iter().take_while(|line| !is_apples(line));
+        let in_main = before.map(String::as_str).find_map(|line| {
+            let own = decides(line).then_some(Decides { anchor: None, rule: line });
+            own.or_else(|| self.decides_below(line))
+        });
+        in_main.or_else(|| self.decides_in_anchors(is_before_stand_in))
+    }
+
     /// The same in what an anchor point evaluates, however deep.
     fn decides_below(&self, point: &str) -> Option<Decides<'_>> {
         let name = point.strip_prefix("anchor \"")?.split('"').next()?;
-        let is_meant = |path: &str| match name.strip_suffix("/*") {
+        self.decides_in_anchors(|path| match name.strip_suffix("/*") {
             Some(parent) => is_below(parent, path),
             None => path == name || is_below(name, path),
-        };
+        })
+    }
+
+    fn decides_in_anchors(&self, is_meant: impl Fn(&str) -> bool) -> Option<Decides<'_>> {
         let meant = self.anchors.iter().filter(|(path, _)| path != STAND_IN && is_meant(path));
         let mut rules = meant.flat_map(|(path, rules)| rules.iter().map(move |rule| (path, rule)));
         let found = rules.find(|(_, rule)| decides(rule));
@@ -172,6 +190,11 @@ impl Live {
 
 fn is_below(parent: &str, path: &str) -> bool {
     path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn is_before_stand_in(path: &str) -> bool {
+    let name = path.strip_prefix("com.apple/").and_then(|below| below.split('/').next());
+    name.is_some_and(|name| name < ANCHOR)
 }
 
 /// The first rule of a file, before our block, that ends the evaluation for VMs by letting them
@@ -381,6 +404,8 @@ mod tests {
     #[test]
     fn live_rules_are_ours_only_if_each_is_in_its_order() {
         let printed = "\
+pass in quick on bridge100 inet proto udp from 0.0.0.0 to 255.255.255.255 port = bootps keep state
+block drop in quick on bridge100 from ! <vm_sources> to any
 pass in quick inet proto udp from <vm_sources> to 192.168.64.1 port = bootps keep state
 pass in quick inet proto udp from <vm_sources> to 192.168.64.1 port = 53 keep state
 pass in quick inet proto tcp from <vm_sources> to 192.168.64.1 port = domain flags S/SA keep state
@@ -473,6 +498,30 @@ block drop in quick on bridge100 inet6 all
     }
 
     #[test]
+    fn a_quick_rule_is_found_if_it_is_evaluated_before_what_stands_in() {
+        // S22
+        let quick = "pass in quick all flags S/SA keep state";
+        let points = "anchor \"early\" all\nanchor \"com.apple/*\" all\nanchor \"late\" all\n";
+        for (path, is_found) in [
+            ("early", true),
+            ("com.apple/200.AirDrop", true),
+            ("com.apple/200.AirDrop/Bonjour", true),
+            ("com.apple/zzz", false),
+            ("late", false),
+            (STAND_IN, false),
+        ] {
+            let live = Live::read(&format!("{points}# {path}\n{quick}\n"));
+            let expected = is_found.then_some(Decides { anchor: Some(path), rule: quick });
+            assert_eq!(live.decides_before_stand_in(), expected, "{path}");
+        }
+        let live = Live::read(&format!("{quick}\n{points}"));
+        let in_main = Some(Decides { anchor: None, rule: quick });
+        assert_eq!(live.decides_before_stand_in(), in_main);
+        let live = Live::read(&format!("{points}{quick}\n"));
+        assert_eq!(live.decides_before_stand_in(), None, "what stands in has decided by then");
+    }
+
+    #[test]
     fn a_load_loses_the_translations_that_no_file_has() {
         // V17
         let apples = "nat-anchor \"com.apple/*\" all\nrdr-anchor \"com.apple/*\" all\n";
@@ -485,17 +534,25 @@ block drop in quick on bridge100 inet6 all
         assert!(loses_translation(apples, BLOCK), "a file without Apple's own lines");
     }
 
-    proptest! {
-        #[test]
-        fn a_file_cut_off_anywhere_in_our_block_converges(
-            form in 0..10_usize,
-            cut in 0..400_usize,
-        ) {
-            let whole = format!("{STOCK}{}", older_forms()[form]);
-            let cut = cut.clamp(STOCK.len(), whole.len().max(STOCK.len())).min(whole.len());
-            assert_converged(&with_block(&whole[..cut]));
+    #[test]
+    fn a_file_cut_off_anywhere_converges() {
+        for form in older_forms() {
+            let whole = format!("{STOCK}{form}");
+            for cut in STOCK.len()..=whole.len() {
+                assert_converged(&with_block(&whole[..cut]));
+            }
+            // Apple's own lines may be cut off too; what is left of ours must still be one block.
+            let ours_first = format!("{form}{STOCK}");
+            for cut in 0..ours_first.len() {
+                let once = with_block(&ours_first[..cut]);
+                assert_eq!(with_block(&once), once, "{cut} of {ours_first}");
+                assert_eq!(once.matches("load anchor \"tuist.runners\"").count(), 1, "{cut}");
+                assert!(once.ends_with(BLOCK) && !once.contains("table <"), "{cut}: {once}");
+            }
         }
+    }
 
+    proptest! {
         #[test]
         fn the_edit_is_idempotent_and_leaves_one_block_whatever_was_there(
             lines in prop::collection::vec(0..14_usize, 0..20), newline in any::<bool>()

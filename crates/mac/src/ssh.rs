@@ -33,6 +33,9 @@ const DIAL_EVERY: Duration = Duration::from_secs(2);
 const WAIT_FIRST: Duration = Duration::from_secs(2);
 const WAIT_LONGEST: Duration = Duration::from_secs(30);
 
+/// What the last dials get where less of the patience is left: a host that answers needs that long.
+const LEAST_DIAL: Duration = Duration::from_secs(3);
+
 /// How often a silent connection is asked whether it is still there; three silences end it.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(15);
 
@@ -77,6 +80,7 @@ mv -f "$staged" "$1"
 pub struct Ssh {
     connect_timeout: Duration,
     dial_every: Duration,
+    keepalive_every: Duration,
     pace: Arc<Pace>,
     endings: Arc<Endings>,
 }
@@ -86,6 +90,7 @@ impl Default for Ssh {
         Self {
             connect_timeout: CONNECT_TIMEOUT,
             dial_every: DIAL_EVERY,
+            keepalive_every: KEEPALIVE_EVERY,
             pace: Arc::default(),
             endings: Arc::default(),
         }
@@ -99,25 +104,42 @@ impl Ssh {
     pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
         Self { connect_timeout, ..self }
     }
+
+    /// The same, where a silent connection is asked this often whether it is still there.
+    #[must_use]
+    pub fn keepalive_every(self, keepalive_every: Duration) -> Self {
+        Self { keepalive_every, ..self }
+    }
 }
 
-/// Dials until the host answers, or `patience` ends. Only silence is waited out: whoever refuses us
-/// will refuse us again.
+/// Dials until the host answers, or `patience` ends: at its end for the last time. Only silence is
+/// waited out: whoever refuses us will refuse us again. No dial outlasts the patience, but that
+/// each gets three seconds.
 pub async fn wait_for_ssh(
     dial: &dyn Dial,
     target: &Target,
     patience: Duration,
 ) -> Result<Session, MacError> {
-    let give_up = Instant::now() + patience;
+    let began = Instant::now();
+    let left = || patience.saturating_sub(began.elapsed());
     let mut wait = WAIT_FIRST;
     loop {
-        match dial.dial(target).await {
-            Err(MacError::Unreachable { .. }) if Instant::now() + wait < give_up => {
-                sleep(wait).await;
-                wait = WAIT_LONGEST.min(wait * 2);
-            }
-            other => return other,
+        let (limit, is_last) = (left().max(LEAST_DIAL), left().is_zero());
+        let dialled = timeout(limit, dial.dial(target)).await;
+        let source = match dialled {
+            Ok(Err(MacError::Unreachable { source, .. })) => source,
+            Ok(other) => return other,
+            Err(_) => None,
+        };
+        if is_last || left().is_zero() && source.is_none() {
+            let address = format!("{}:{}", target.address, target.port);
+            let within = began.elapsed();
+            return Err(MacError::Unreachable { address, within, source });
         }
+        // Whoever says nothing is not asked at the very end, but as long before it as that takes.
+        let spare = if source.is_none() { LEAST_DIAL } else { Duration::ZERO };
+        sleep(wait.min(left().saturating_sub(spare))).await;
+        wait = WAIT_LONGEST.min(wait * 2);
     }
 }
 
@@ -182,7 +204,7 @@ impl SshSession {
         let mut refused = None;
         ssh.pace.wait(&address, ssh.dial_every).await;
         for kind in kinds {
-            match connect(within, target, &address, kind).await {
+            match connect(ssh, target, &address, kind).await {
                 Ok(Attempt::Connected(mut handle, host_key)) => {
                     log_in(within, &mut handle, target, &address, key).await?;
                     let (handle, endings) = (Arc::new(handle), ssh.endings.clone());
@@ -245,16 +267,17 @@ impl SshSession {
 }
 
 async fn connect(
-    within: Duration,
+    ssh: &Ssh,
     target: &Target,
     address: &str,
     kind: Algorithm,
 ) -> Result<Attempt, MacError> {
+    let within = ssh.connect_timeout;
     let seen = Arc::new(OnceLock::new());
     let gatekeeper = Gatekeeper { pinned: target.pinned.clone(), seen: seen.clone() };
     let config = Config {
         preferred: Preferred { key: Cow::Owned(vec![kind]), ..Preferred::default() },
-        keepalive_interval: Some(KEEPALIVE_EVERY),
+        keepalive_interval: Some(ssh.keepalive_every),
         nodelay: true,
         ..Config::default()
     };
@@ -412,3 +435,6 @@ pub fn sent_line(command: &Command) -> String {
 fn refused(doing: String, output: &Output) -> MacError {
     MacError::Refused { doing, status: output.status, stderr: output.complaint() }
 }
+
+#[cfg(test)]
+mod tests;

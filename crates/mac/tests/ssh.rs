@@ -359,3 +359,36 @@ async fn a_server_that_hangs_up_at_first_is_waited_for() {
     };
     assert!(session.is_ok(), "{:?}", session.err());
 }
+
+#[tokio::test]
+async fn a_connection_that_goes_silent_is_noticed_long_before_its_command_may_end() {
+    let server = Server::start();
+    let door = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (port, behind) = (door.local_addr().unwrap().port(), server.port);
+    let silence = tokio::sync::Notify::new();
+    let line = async {
+        let (mut near, _) = door.accept().await.unwrap();
+        let mut far = tokio::net::TcpStream::connect(("127.0.0.1", behind)).await.unwrap();
+        tokio::select! {
+            _ = tokio::io::copy_bidirectional(&mut near, &mut far) => panic!("it was closed"),
+            () = silence.notified() => {}
+        }
+        // Open at both ends, and nothing goes through it any more.
+        std::future::pending::<()>().await;
+    };
+    let waits = async {
+        let ssh = Ssh::default().keepalive_every(Duration::from_millis(300));
+        let mac = ssh.dial(&Target { port, ..server.target() }).await.unwrap().mac;
+        assert!(mac.run(&Command::user(&["true"])).await.unwrap().success());
+        silence.notify_one();
+        let lost = Command::user(&["sleep", "100"]).timeout(Duration::from_secs(90));
+        let error = mac.run(&lost).await.unwrap_err();
+        assert!(matches!(error, MacError::Unknown { .. }), "{error}");
+    };
+    let began = Instant::now();
+    tokio::select! {
+        () = waits => {}
+        () = line => {}
+    }
+    assert!(began.elapsed() < Duration::from_mins(1), "{:?}", began.elapsed());
+}

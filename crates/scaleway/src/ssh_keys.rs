@@ -54,14 +54,21 @@ impl Listed for SshKey {
 }
 
 impl Client {
-    /// The project's keys of exactly this name, disabled ones included. There may be several.
-    pub async fn ssh_keys(&self, name: &str) -> Result<Vec<SshKey>, Error> {
-        let request = Request::get(Operation::ListSshKeys, PATH.to_owned())
+    /// All keys of the project, disabled ones included.
+    pub async fn all_ssh_keys(&self) -> Result<Vec<SshKey>, Error> {
+        self.all_pages::<SshKey>(&self.listing()).await
+    }
+
+    fn listing(&self) -> Request {
+        Request::get(Operation::ListSshKeys, PATH.to_owned())
             .query("order_by", "created_at_asc")
             .query("project_id", self.project().as_str())
-            .query("name", name)
-            .query("disabled", "true");
-        let mut keys = self.all_pages::<SshKey>(&request).await?;
+            .query("disabled", "true")
+    }
+
+    /// The project's keys of exactly this name, disabled ones included. There may be several.
+    pub async fn ssh_keys(&self, name: &str) -> Result<Vec<SshKey>, Error> {
+        let mut keys = self.all_pages::<SshKey>(&self.listing().query("name", name)).await?;
         // The filter's exact meaning is the server's; ours is equality.
         keys.retain(|key| key.name == name);
         Ok(keys)

@@ -32,7 +32,7 @@ pub use gate::{Effect, Gate, Open, Verdict};
 use gate::{failed, refused};
 pub use launchd::AgentHealth;
 pub use outside::{DaemonChange, DaemonStart, OnDaemon, Sudo};
-pub use pf::{OWN_ADDRESSES, Packet};
+pub use pf::{OWN_ADDRESSES, Packet, VM_BRIDGE};
 
 use files::Files;
 use model::{Model, Notice};

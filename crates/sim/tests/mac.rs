@@ -25,7 +25,7 @@ use applecart_mac::{
 };
 use applecart_sim::mac::{
     AgentHealth, AgentStart, Effect, Gate, OWN_ADDRESSES, Packet, SimMac, SimNetwork, USER,
-    Verdict, tart_bundle,
+    VM_BRIDGE, Verdict, tart_bundle,
 };
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
@@ -586,10 +586,11 @@ async fn vms_reach_the_internet_and_their_gateways_dns_and_nothing_private() {
     // S22, B20, S21
     let mac = converged().await;
     let vm = [192, 168, 64, 5].into();
-    let to = |destination: [u8; 4], protocol, port| {
-        let destination = destination.into();
-        mac.lets_pass(Packet { inbound: true, protocol, source: vm, destination, port })
+    let from = |source, destination: [u8; 4], protocol, port| {
+        let (interface, destination) = (VM_BRIDGE, destination.into());
+        mac.lets_pass(Packet { interface, inbound: true, protocol, source, destination, port })
     };
+    let to = |destination, protocol, port| from(vm, destination, protocol, port);
     assert!(to([140, 82, 121, 4], "tcp", 22), "git over SSH");
     assert!(to([192, 168, 64, 1], "udp", 53) && to([192, 168, 64, 1], "udp", 67));
     for own in OWN_ADDRESSES {
@@ -598,7 +599,16 @@ async fn vms_reach_the_internet_and_their_gateways_dns_and_nothing_private() {
     assert!(!to([192, 168, 64, 6], "tcp", 5900), "a sibling");
     assert!(!to([10, 0, 0, 1], "tcp", 443) && !to([172, 16, 0, 1], "tcp", 443));
     assert!(!to([169, 254, 169, 254], "tcp", 80) && !to([100, 64, 0, 1], "tcp", 443));
+    // A guest says of itself what it likes.
+    for spoofed in [[10, 0, 0, 9], [192, 168, 1, 5], [51, 15, 0, 2], [127, 0, 0, 1], [0; 4]] {
+        for destination in [[10, 0, 0, 1], [192, 168, 64, 6], [140, 82, 121, 4], [51, 15, 0, 2]] {
+            let reaches = from(spoofed.into(), destination, "tcp", 22);
+            assert!(!reaches, "{destination:?} from {spoofed:?}");
+        }
+    }
+    assert!(from([0; 4].into(), [255; 4], "udp", 67), "who has no address yet asks for one");
     let host = Packet {
+        interface: VM_BRIDGE,
         inbound: false,
         protocol: "tcp",
         source: [192, 168, 64, 1].into(),
@@ -607,6 +617,7 @@ async fn vms_reach_the_internet_and_their_gateways_dns_and_nothing_private() {
     };
     assert!(mac.lets_pass(host), "the host reaches its VMs");
     let operator = Packet {
+        interface: "en0",
         inbound: true,
         protocol: "tcp",
         source: [51, 15, 0, 1].into(),

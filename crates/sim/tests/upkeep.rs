@@ -20,7 +20,7 @@ use applecart_api::ids::ServerId;
 use applecart_api::keys::owned;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_mac::{paths, public_key};
-use applecart_sim::mac::{Effect, Gate, Packet, SimMac, Verdict};
+use applecart_sim::mac::{Effect, Gate, Packet, SimMac, VM_BRIDGE, Verdict};
 use applecart_sim::world::{FLEET, NAMESPACE, World, WorldSettings};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -137,6 +137,7 @@ async fn a_flushed_firewall_is_back_within_one_interval_and_a_mac_that_is_well_i
         reach("a Machine Ready", async || ready(&world) == 1).await;
         let mac = mac_of(&world, &machines(&world)[0]);
         let to_a_sibling = Packet {
+            interface: VM_BRIDGE,
             inbound: true,
             protocol: "tcp",
             source: [192, 168, 64, 5].into(),
@@ -277,18 +278,13 @@ async fn a_fleet_has_one_key_and_what_is_registered_is_what_the_secret_holds() {
 
 #[tokio::test(start_paused = true)]
 async fn keys_of_others_stay_registered_and_a_key_that_is_there_is_used() {
-    // LH6: the Secret of a running fleet, whose key somebody registered under another name.
+    // LH6: the Secret of a running fleet, whose name somebody gave to another key.
     let world = world(1, 1);
     let pair = applecart_mac::KeyPair::from_seed([5; 32], "").unwrap();
     let other = applecart_mac::KeyPair::from_seed([6; 32], "").unwrap();
     let client = world.scaleway().client();
     client.create_ssh_key(FLEET, &other.public).await.unwrap();
-    let secret = Secret {
-        metadata: ObjectMeta { name: Some(owned::fleet_key(FLEET)), ..ObjectMeta::default() },
-        data: Some([(owned::PRIVATE_KEY.to_owned(), ByteString(exposed(&pair)))].into()),
-        ..Secret::default()
-    };
-    secrets(&world).create(&PostParams::default(), &secret).await.unwrap();
+    store(&world, &pair).await;
     play(&world, async {
         reach("a Machine Ready", async || ready(&world) == 1).await;
         let keys = client.ssh_keys(FLEET).await.unwrap();
@@ -298,6 +294,40 @@ async fn keys_of_others_stay_registered_and_a_key_that_is_there_is_used() {
         assert_eq!(stored.data.unwrap()[owned::PRIVATE_KEY].0, exposed(&pair));
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_under_another_name_is_used_once_it_is_enabled_and_registered_no_second_time() {
+    // LH6: a Mac that was installed while it was disabled does not know it.
+    let world = world(1, 1);
+    let pair = applecart_mac::KeyPair::from_seed([5; 32], "").unwrap();
+    let client = world.scaleway().client();
+    let key = client.create_ssh_key("by hand", &pair.public).await.unwrap();
+    world.scaleway().disable_key(&key.id, true);
+    store(&world, &pair).await;
+    play(&world, async {
+        let waits = |machine: &ScalewayAppleSiliconMachine| {
+            serde_json::to_string(&machine.status).unwrap().contains("it is disabled at Scaleway")
+        };
+        reach("that is told", async || machines(&world).first().is_some_and(waits)).await;
+        assert_eq!(ready(&world), 0);
+        world.scaleway().disable_key(&key.id, false);
+        reach("a Machine Ready", async || ready(&world) == 1).await;
+        assert_eq!(client.all_ssh_keys().await.unwrap().len(), 1);
+        let stored = secrets(&world).get(&owned::fleet_key(FLEET)).await.unwrap();
+        assert_eq!(stored.annotations()[owned::SSH_KEY_ID], key.id.to_string());
+    })
+    .await;
+}
+
+/// A Secret of the fleet that is there before its provider.
+async fn store(world: &World, pair: &applecart_mac::KeyPair) {
+    let secret = Secret {
+        metadata: ObjectMeta { name: Some(owned::fleet_key(FLEET)), ..ObjectMeta::default() },
+        data: Some([(owned::PRIVATE_KEY.to_owned(), ByteString(exposed(pair)))].into()),
+        ..Secret::default()
+    };
+    secrets(world).create(&PostParams::default(), &secret).await.unwrap();
 }
 
 fn exposed(pair: &applecart_mac::KeyPair) -> Vec<u8> {

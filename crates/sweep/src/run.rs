@@ -380,9 +380,10 @@ mod tests {
     fn a_lease_that_was_there_a_moment_ago_is_not_believed_to_be_gone() {
         let calm = Case::new(Story::EarlyDelete, 1);
         let reference = run(&calm, None);
-        let reads = reference.steps.iter().filter(|step| {
-            step.number >= reference.first && step.call.starts_with("get leases")
-        });
+        let reads = reference
+            .steps
+            .iter()
+            .filter(|step| step.number >= reference.first && step.call.starts_with("get leases"));
         let numbers: Vec<usize> = reads.map(|step| step.number).collect();
         assert!(numbers.len() > 10, "{numbers:?}");
         for number in numbers {

@@ -55,6 +55,8 @@ async fn a_factory_host_is_prepared_verified_and_left_alone_the_second_time() {
     let password = password(&macs).await;
     let (status, said) = run(&macs, &macs.key, &password, &["--dry-run"]).await;
     assert!(status == 0 && said.contains("sudo asks for a password"), "{said}");
+    assert!(said.contains("what comes after that cannot be told yet"), "{said}");
+    assert!(said.contains("first contact: see --host-key"), "{said}");
     assert!(!macs.ssh("sudo -n true").await.status.success(), "nothing was changed");
     let (status, said) = run(&macs, &macs.key, &password, &[]).await;
     assert!(status == 0 && said.contains("macOS accepted all of it"), "{said}");
@@ -65,6 +67,8 @@ async fn a_factory_host_is_prepared_verified_and_left_alone_the_second_time() {
     assert!(status == 0 && said.matches(" unchanged ").count() == 2, "{said}");
     let (status, said) = run(&macs, &macs.key, &password, &["--dry-run"]).await;
     assert!(status == 0 && said.matches("as it shall be").count() == 2, "{said}");
+    let (status, said) = run(&macs, &macs.key, "mistyped", &["--dry-run"]).await;
+    assert!(status == 0 && said.contains("is not the given one\nnothing was changed\n"), "{said}");
 }
 
 /// Every form in which a password could be on a command line.
@@ -142,6 +146,20 @@ async fn a_refused_key_a_changed_host_key_and_a_silent_host_each_get_a_way_out()
     macs.change(r#"{"hangs": true}"#).await;
     let (status, said) = run(&macs, &macs.key, "any", &["--wait", "0"]).await;
     assert!(status == 1 && said.contains("reboot from Scaleway's console"), "{said}");
+    assert!(said.contains("no answer yet") && said.contains("waiting up to 0 s"), "{said}");
+}
+
+#[test]
+fn an_account_before_the_address_is_refused_and_its_flag_is_named() {
+    let output = Command::new(env!("CARGO_BIN_EXE_applecart"))
+        .args(["prepare-host", "m1@1.2.3.4", "--key", "none"])
+        .output()
+        .expect("it starts");
+    let said = text(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("give 1.2.3.4 alone, and --user m1"),
+        "{said}"
+    );
 }
 
 /// A command at a real terminal that shows what is typed, as a person's does: `script` of

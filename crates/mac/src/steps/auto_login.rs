@@ -21,6 +21,10 @@ const RESTARTS_WITHIN: Duration = Duration::from_secs(15);
 /// How long a session may take to appear: seconds on an idle account, more on one that just booted.
 const SESSION_WITHIN: Duration = Duration::from_mins(1);
 
+/// How long a session must be seen to stay: the one of before the kick outlives its loginwindow for
+/// a moment, and macOS replaces a refused password a moment later still.
+const SETTLES_WITHIN: Duration = Duration::from_secs(10);
+
 /// Time between two looks.
 const POLL_EVERY: Duration = Duration::from_secs(2);
 
@@ -31,7 +35,7 @@ pub(super) async fn check(account: &Account<'_>) -> Result<State, Cause> {
     let password = account.password.expose();
     // Any padding will do: what counts is the password that macOS reads.
     if on_disk(account).await?.as_deref() != Some(password) {
-        return Ok(State::Differs("the auto-login password is not the host's"));
+        return Ok(State::Differs("the auto-login password on the host is not the given one"));
     }
     if !account.has_attributes(paths::KCPASSWORD, &Owner::root(), 0o600).await? {
         return Ok(State::Differs("others can read the auto-login password"));
@@ -156,7 +160,25 @@ async fn is_proven(account: &Account<'_>) -> Result<bool, Cause> {
     let Some(mark) = pending::read(account, paths::LOGIN_PENDING).await? else { return Ok(true) };
     // The loginwindow of before the change is still there, or nobody knows which one that was.
     let Ok(before) = mark.trim().parse::<u32>() else { return Ok(false) };
-    Ok(loginwindow(account).await?.is_some_and(|pid| pid != before))
+    let pid = loginwindow(account).await?.filter(|pid| *pid != before);
+    let Some(pid) = pid else { return Ok(false) };
+    let (domain, file) = (domain(account).await?, on_disk(account).await?);
+    settles(account, &domain, pid, file.as_deref()).await
+}
+
+/// Whether the session that shows now is still there after a while, by the same loginwindow and
+/// with the same password in the file.
+async fn settles(
+    account: &Account<'_>,
+    domain: &str,
+    pid: u32,
+    file: Option<&str>,
+) -> Result<bool, Cause> {
+    sleep(SETTLES_WITHIN).await;
+    Ok(file != Some(kcpassword::SEALED)
+        && on_disk(account).await?.as_deref() == file
+        && loginwindow(account).await? == Some(pid)
+        && is_session(account, domain).await?)
 }
 
 /// How a login ended.
@@ -193,8 +215,8 @@ async fn log_in(account: &Account<'_>) -> Result<Login, Cause> {
         }
         kicked = true;
         // A new loginwindow has tried the password: another kick would be another try.
-        if restarts(account, before).await? {
-            return session(account).await;
+        if let Some(pid) = restarts(account, before).await? {
+            return session(account, pid).await;
         }
     }
     match refused {
@@ -218,28 +240,31 @@ async fn loginwindow(account: &Account<'_>) -> Result<Option<u32>, Cause> {
 }
 
 /// Waits for another loginwindow than `before`.
-async fn restarts(account: &Account<'_>, before: Option<u32>) -> Result<bool, Cause> {
+async fn restarts(account: &Account<'_>, before: Option<u32>) -> Result<Option<u32>, Cause> {
     let deadline = Instant::now() + RESTARTS_WITHIN;
     loop {
         let pid = loginwindow(account).await?;
         if pid.is_some() && pid != before {
-            return Ok(true);
+            return Ok(pid);
         }
         if Instant::now() >= deadline {
-            return Ok(false);
+            return Ok(None);
         }
         sleep(POLL_EVERY).await;
     }
 }
 
 /// Waits for what a new loginwindow makes of the password.
-async fn session(account: &Account<'_>) -> Result<Login, Cause> {
+async fn session(account: &Account<'_>, pid: u32) -> Result<Login, Cause> {
     let deadline = Instant::now() + SESSION_WITHIN;
+    let domain = domain(account).await?;
     loop {
-        if on_disk(account).await?.as_deref() == Some(kcpassword::SEALED) {
+        let file = on_disk(account).await?;
+        if file.as_deref() == Some(kcpassword::SEALED) {
             return Ok(Login::Sealed);
         }
-        if has_session(account).await? {
+        let shows = is_session(account, &domain).await?;
+        if shows && settles(account, &domain, pid, file.as_deref()).await? {
             return Ok(Login::Session);
         }
         if Instant::now() >= deadline {
@@ -271,9 +296,16 @@ async fn set_user(account: &Account<'_>) -> Result<(), Cause> {
 }
 
 async fn has_session(account: &Account<'_>) -> Result<bool, Cause> {
-    let user = account.user.as_str();
-    let uid = account.run(Command::user(&["id", "-u", user])).await?;
-    let domain = format!("gui/{}", uid.text().trim());
-    let output = account.ask(Command::root(&["launchctl", "print", &domain])).await?;
+    is_session(account, &domain(account).await?).await
+}
+
+/// What launchd calls the user's session.
+async fn domain(account: &Account<'_>) -> Result<String, Cause> {
+    let uid = account.run(Command::user(&["id", "-u", account.user.as_str()])).await?;
+    Ok(format!("gui/{}", uid.text().trim()))
+}
+
+async fn is_session(account: &Account<'_>, domain: &str) -> Result<bool, Cause> {
+    let output = account.ask(Command::root(&["launchctl", "print", domain])).await?;
     Ok(output.success() && output.text().lines().any(|line| line.trim() == "session = Aqua"))
 }

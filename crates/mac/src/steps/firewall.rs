@@ -70,6 +70,18 @@ async fn stand_in(host: &Host<'_>, live: &pf::Live) -> Result<Applied, Cause> {
         load(host, "stand-in", live).await?;
     }
     enable(host).await?;
+    // Nothing else reads it back: what is postponed is not checked again.
+    let then = self::live(host).await?;
+    if let Some(by) = then.decides_before_stand_in() {
+        return Err(Cause::NotVerified(open(by)));
+    }
+    if !then.evaluates_stand_in() || !is_loaded(host, &then, pf::STAND_IN).await? {
+        let what = "the VM rules are not live below Apple's anchor, and VMs are not held back";
+        return Err(Cause::NotVerified(what.to_owned()));
+    }
+    if !is_enabled(host).await? {
+        return Err(Cause::NotVerified("the firewall is off".to_owned()));
+    }
     Ok(Applied::Postponed(
         "loading the main ruleset would cut running VMs off; the VM rules are live below Apple's \
          anchor until then",

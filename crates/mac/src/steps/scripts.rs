@@ -190,8 +190,9 @@ done
 /// Loads the firewall's rules: into the anchor alone (`$1` is `anchor`), with the main ruleset
 /// (`main`) or with the filter's part of that (`filter`), or below Apple's anchor (`stand-in`).
 ///
-/// All of it is parsed before anything is touched, and each load happens as a whole or not at all:
-/// a host that is closed stays so. Another pfctl at the same moment makes a load fail as busy, and
+/// What is loaded is parsed before anything is touched, and nothing else is: a mistake of another's
+/// in the main file must not keep a flushed anchor open. And each load happens as a whole or not at
+/// all: a host that is closed stays so. Another pfctl at the same moment makes a load fail as busy, and
 /// it is tried again. Only where it fails for good does what older versions left in the anchor go
 /// first, and only if `$2` is `empty`: then what stands in for the anchor is evaluated, and holds
 /// VMs back from before the anchor is emptied until it is loaded again, whoever does that. With
@@ -221,7 +222,10 @@ kill_tables() {
     pfctl "$@" -t "$table" -T kill
   done
 }
-pfctl -n -f /etc/pf.conf
+case $1 in
+  anchor | stand-in) pfctl -n -a "$anchor" -f "$rules" ;;
+  *) pfctl -n -f /etc/pf.conf ;;
+esac
 if ! load_as "$1"; then
   if [ "$2" = empty ]; then
     load_as stand-in
@@ -568,11 +572,16 @@ mod tests {
     /// How [`LOAD_FIREWALL`] ends, and what it loads, where every load of what is in `busy` meets
     /// another pfctl.
     fn loads_firewall(may: &str, busy: &str) -> (bool, Vec<String>) {
+        loads_firewall_as("anchor", may, busy, "nothing")
+    }
+
+    /// The same for any mode, where parsing what is in `broken` fails.
+    fn loads_firewall_as(mode: &str, may: &str, busy: &str, broken: &str) -> (bool, Vec<String>) {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let pfctl = format!(
-            "case \"$*\" in -n*) exit 0 ;; esac\necho \"$*\" >>'{}'\ncase \"$*\" in\n  {busy}) \
-             exit 1 ;;\nesac",
+            "case \"$*\" in {broken}) exit 1 ;; -n*) exit 0 ;; esac\necho \"$*\" >>'{}'\n\
+             case \"$*\" in\n  {busy}) exit 1 ;;\nesac",
             log.display()
         );
         for (name, text) in [("pfctl", pfctl.as_str()), ("sleep", "exit 0")] {
@@ -582,10 +591,10 @@ mod tests {
             std::fs::set_permissions(&path, mode).unwrap();
         }
         let mut shell = std::process::Command::new("/bin/sh");
-        let shell = shell.args(["-c", LOAD_FIREWALL.text, "sh", "anchor", may]);
+        let shell = shell.args(["-c", LOAD_FIREWALL.text, "sh", mode, may]);
         let ended = shell.env("PATH", folder.path()).output().unwrap().status;
         let mut lines: Vec<String> =
-            std::fs::read_to_string(&log).unwrap().lines().map(str::to_owned).collect();
+            std::fs::read_to_string(&log).unwrap_or_default().lines().map(str::to_owned).collect();
         lines.dedup();
         (ended.success(), lines)
     }
@@ -607,6 +616,21 @@ mod tests {
         assert!(!well && loads == [ours.clone(), stand_in], "{loads:?}");
         let (well, loads) = loads_firewall("empty", "nothing");
         assert!(well && loads[0] == ours && !loads.contains(&emptied), "{loads:?}");
+    }
+
+    #[test]
+    fn a_broken_main_file_keeps_no_anchor_from_its_load() {
+        // S22, V17
+        let loads = |mode, broken| loads_firewall_as(mode, "keep", "nothing", broken);
+        let main = "'-n -f /etc/pf.conf'";
+        assert!(loads("anchor", main).0 && loads("stand-in", main).0);
+        for mode in ["main", "filter"] {
+            assert_eq!(loads(mode, main), (false, vec![]), "{mode}: nothing is touched");
+        }
+        for mode in ["anchor", "stand-in"] {
+            let anchor = "'-n -a tuist.runners'*";
+            assert_eq!(loads(mode, anchor), (false, vec![]), "{mode}: nothing is touched");
+        }
     }
 
     #[test]

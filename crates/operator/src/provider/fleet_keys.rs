@@ -162,21 +162,25 @@ async fn observe(
     let stored = secret.as_ref().map_or(Stored::Absent, |secret| stored(secret, &name));
     let registered = match &stored {
         Stored::Absent | Stored::Unusable(_) => Registered::NotRead,
-        Stored::There { .. } if under_other_name => Registered::UnderOtherName,
-        Stored::There { .. } => {
-            let keys = context.scaleway.ssh_keys(fleet).await.map_err(|error| {
-                let why = chain(&error);
-                ReadError::Malformed { what: "the project's SSH keys", why }
-            })?;
-            let key = |key: &applecart_scaleway::SshKey| Key {
-                id: key.id.to_string(),
-                public: key.public_key.clone(),
-                disabled: key.disabled,
-            };
-            Registered::Listed(keys.iter().map(key).collect())
+        Stored::There { .. } if under_other_name => {
+            Registered::UnderOtherName(keys(context.scaleway.all_ssh_keys().await)?)
         }
+        Stored::There { .. } => Registered::Listed(keys(context.scaleway.ssh_keys(fleet).await)?),
     };
     Ok((Observed { stored, registered }, secret))
+}
+
+fn keys(
+    read: Result<Vec<applecart_scaleway::SshKey>, applecart_scaleway::Error>,
+) -> Result<Vec<Key>, ReadError> {
+    let what = "the project's SSH keys";
+    let read = read.map_err(|error| ReadError::Malformed { what, why: chain(&error) })?;
+    let key = |key: applecart_scaleway::SshKey| Key {
+        id: key.id.to_string(),
+        public: key.public_key,
+        disabled: key.disabled,
+    };
+    Ok(read.into_iter().map(key).collect())
 }
 
 /// What a Secret holds. Its public half is the private one's: nothing else is believed.

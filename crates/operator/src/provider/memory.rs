@@ -4,8 +4,8 @@
 //! # Guarantees
 //! - What a watch has told anything new of is not recalled.
 //! - What was written is known from the answer; after an effect that ended otherwise it is read.
-//! - A turn that changes a host, or gives up anything, recalls nothing that was read before it began
-//!   (`turn.rs`).
+//! - A turn that changes a host, or gives up anything, recalls nothing that was read before it
+//!   began (`turn.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

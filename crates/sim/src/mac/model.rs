@@ -28,6 +28,9 @@ const LOGIN_TAKES: Duration = Duration::from_secs(2);
 /// How long a session that is told to end is still there, and its loginwindow with it.
 const SESSION_ENDS: Duration = Duration::from_secs(3);
 
+/// How long that session outlives its loginwindow: the new one is there before it does anything.
+const SESSION_LINGERS: Duration = Duration::from_secs(3);
+
 /// What a write says that there is no room for.
 pub(super) const NO_ROOM: &str = "No space left on device\n";
 
@@ -83,6 +86,8 @@ pub(super) struct Model {
     pub(super) loginwindow: Option<u32>,
     /// When the loginwindow that was told to restart does so.
     restarts_at: Option<Instant>,
+    /// When the one that did ends the session of before, and tries the password.
+    logs_in_at: Option<Instant>,
     session_from: Option<Instant>,
     pub(super) vms: u32,
     /// How many boots there were.
@@ -149,6 +154,7 @@ impl Model {
             launchd: Launchd::default(),
             loginwindow: None,
             restarts_at: None,
+            logs_in_at: None,
             session_from: None,
             vms: 0,
             boots: 0,
@@ -182,7 +188,7 @@ impl Model {
         self.pf = Pf::default();
         self.verified.clear();
         self.session_from = None;
-        self.restarts_at = None;
+        (self.restarts_at, self.logs_in_at) = (None, None);
         self.wrong_in_a_row = 0;
         self.empty_temporary();
     }
@@ -232,6 +238,10 @@ impl Model {
         }
         if self.restarts_at.is_some_and(|at| at <= now) {
             self.start_loginwindow();
+        }
+        if let Some(at) = self.logs_in_at.filter(|at| *at <= now) {
+            self.end_session();
+            self.log_in(at);
         }
         for (domain, label) in self.launchd.due() {
             self.start_job(domain, &label);
@@ -395,15 +405,29 @@ impl Model {
     pub(super) fn end_loginwindow(&mut self) {
         self.loginwindow = None;
         self.restarts_at = None;
+        self.end_session();
+    }
+
+    fn end_session(&mut self) {
+        self.logs_in_at = None;
         self.launchd.end_session();
         self.vms = if self.session_from.take().is_some() { 0 } else { self.vms };
     }
 
-    /// loginwindow starts, and logs the automatic user in if its password is right.
+    /// loginwindow starts; the session of before, if there is one, is in its way for a moment.
     fn start_loginwindow(&mut self) {
-        let at = self.restarts_at.unwrap_or_else(Instant::now);
-        self.end_loginwindow();
+        let at = self.restarts_at.take().unwrap_or_else(Instant::now);
         self.loginwindow = Some(self.launchd.new_pid());
+        if self.has_session() {
+            self.logs_in_at = Some(at + SESSION_LINGERS);
+        } else {
+            self.end_session();
+            self.log_in(at);
+        }
+    }
+
+    /// loginwindow logs the automatic user in if its password is right.
+    fn log_in(&mut self, at: Instant) {
         let key = "defaults /Library/Preferences/com.apple.loginwindow autoLoginUser";
         let Some(file) = self.files.read(paths::KCPASSWORD) else { return };
         let given = kcpassword::decode(&file).unwrap_or_default();

@@ -18,9 +18,7 @@ pub const OWN_ADDRESSES: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 168, 64, 1), PUBLIC
 /// The scope of the main ruleset.
 const MAIN: &str = "";
 /// Where packets of VMs come in.
-const BRIDGE: &str = "bridge100";
-/// The network behind it.
-const VMS: &str = "192.168.64.0/22";
+pub const VM_BRIDGE: &str = "bridge100";
 /// Where macOS translates the addresses of VMs.
 const FOR_VMS: &str = "nat-anchor \"com.apple.internet-sharing\" all";
 /// The end of every load that failed.
@@ -62,6 +60,8 @@ pub(super) struct Pf {
 /// A packet, as the filter sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
+    /// Where it comes in, or goes out.
+    pub interface: &'static str,
     /// Coming in on an interface, or going out.
     pub inbound: bool,
     /// `tcp` or `udp`.
@@ -478,14 +478,12 @@ impl Pf {
 
     fn matches(&self, rule: &Rule, scope: &str, packet: Packet) -> bool {
         let direction = if packet.inbound { "in" } else { "out" };
-        let of_a_vm =
-            is_within(VMS, if packet.inbound { packet.source } else { packet.destination });
-        let interface = if of_a_vm { BRIDGE } else { "en0" };
         let covers = |end: &End, address: Ipv4Addr| {
-            end.address.as_deref().is_none_or(|word| self.covers(word, scope, address))
+            let covers = |word| self.covers(word, scope, address) != end.negated;
+            end.address.as_deref().is_none_or(covers)
         };
         rule.direction.is_none_or(|wanted| wanted == direction)
-            && rule.interface.as_deref().is_none_or(|wanted| wanted == interface)
+            && rule.interface.as_deref().is_none_or(|wanted| wanted == packet.interface)
             && rule.family != Some("inet6")
             && rule.protocol.as_deref().is_none_or(|wanted| wanted == packet.protocol)
             && covers(&rule.from, packet.source)

@@ -227,7 +227,10 @@ fn load_firewall(mac: &mut Model, what: &str, may: &str) -> Output {
             _ => load(mac, &ours),
         }
     };
-    let checked = pfctl(mac, &["-n", "-f", paths::PF_CONF]);
+    let checked = match what {
+        "anchor" | "stand-in" => pfctl(mac, &["-n", "-a", pf::ANCHOR, "-f", paths::PF_ANCHOR]),
+        _ => pfctl(mac, &["-n", "-f", paths::PF_CONF]),
+    };
     if !checked.success() {
         return checked;
     }

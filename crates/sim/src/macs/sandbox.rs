@@ -42,6 +42,8 @@ mount -t tmpfs -o mode=0755,nosuid applecart-dev dev
 for device in null zero full random urandom tty; do
   : >"dev/$device"
   mount --bind "/dev/$device" "dev/$device"
+  # A device takes what is written to it all the same; its mode and owner are the machine's.
+  mount -o remount,bind,ro "dev/$device"
 done
 mkdir dev/pts
 mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 devpts dev/pts

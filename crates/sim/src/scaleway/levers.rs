@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use applecart_api::ids::{ServerId, Zone};
-use applecart_scaleway::{OsId, ProjectId, ServerStatus};
+use applecart_scaleway::{OsId, ProjectId, ServerStatus, SshKeyId};
 use jiff::SignedDuration;
 use secrecy::SecretString;
 use serde_json::{Value, json};
@@ -325,6 +325,16 @@ impl Scaleway {
     /// Takes an image out of the catalogue, if it is in it.
     pub fn withdraw_image(&self, id: &OsId) {
         self.with(|state| state.images.retain(|image| image.id != id.as_str()));
+    }
+
+    /// Disables an SSH key of the project, or enables it again, as a person in the console would.
+    ///
+    /// # Panics
+    /// If there is no such key.
+    pub fn disable_key(&self, id: &SshKeyId, disabled: bool) {
+        let change = json!({"disabled": disabled}).to_string();
+        let changed = self.with(|state| state.update_key(id.as_str(), change.as_bytes()).is_ok());
+        assert!(changed, "a key to change");
     }
 
     /// Makes something of the n-th matching call.

@@ -53,6 +53,19 @@ async fn a_mistyped_password_costs_a_healthy_host_nothing_wherever_the_run_is_cu
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_session_of_before_proves_nothing_however_long_it_stays() {
+    // T1, B4, S23: a new loginwindow is there before the old session is gone and the file sealed.
+    let mac = converged().await;
+    let error = run(&mac, &wrong()).await.unwrap_err();
+    assert!(matches!(error.cause, Cause::AutoLoginSealed), "{error:?}");
+    assert_eq!((on_disk(&mac).as_deref(), mac.has_session()), (Some(PASSWORD), true));
+    assert!(mac.file(paths::LOGIN_PENDING).is_none());
+    let began = tokio::time::Instant::now();
+    assert!(!run(&mac, &desired()).await.unwrap().changed());
+    assert!(began.elapsed() < Duration::from_secs(5), "a host that is well is not waited for");
+}
+
+#[tokio::test(start_paused = true)]
 async fn under_running_vms_the_auto_login_password_stays_as_it_is() {
     // S24
     let mac = converged().await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use applecart_mac::{Done, Next, Step, paths, pf};
-use applecart_sim::mac::{Open, Packet, SimMac, Verdict};
+use applecart_sim::mac::{Effect, Gate, Open, Packet, SimMac, VM_BRIDGE, Verdict};
 use tokio::time::advance;
 
 use super::{FaultAt, assert_converges, changed, converged, desired, postponed, run, shown};
@@ -12,7 +12,8 @@ use super::{FaultAt, assert_converges, changed, converged, desired, postponed, r
 /// Whether a VM is held back from a private network.
 fn holds_back(mac: &SimMac) -> bool {
     let (source, destination) = ([192, 168, 64, 5].into(), [10, 0, 0, 1].into());
-    !mac.lets_pass(Packet { inbound: true, protocol: "tcp", source, destination, port: 443 })
+    let (interface, protocol) = (VM_BRIDGE, "tcp");
+    !mac.lets_pass(Packet { interface, inbound: true, protocol, source, destination, port: 443 })
 }
 
 /// Loads another main ruleset, as a person might.
@@ -92,6 +93,92 @@ async fn a_main_file_that_was_replaced_opens_nothing_while_vms_keep_it_from_bein
     assert!(holds_back(&mac));
     assert_eq!(standing_in(&mac).await, "", "nothing stands in any more");
     assert_converges(&mac, "replaced").await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stands_in_is_not_told_as_live_where_a_rule_of_anothers_decides_before_it() {
+    // S22, S23
+    let below = replaced().await;
+    below.put_file("/private/tmp/other", "pass in quick all\n");
+    shown(&below, &["pfctl", "-a", "com.apple/200.Other", "-f", "/private/tmp/other"]).await;
+    let main = converged().await;
+    let apples = "anchor \"com.apple/*\"\nload";
+    let file = pf::STOCK.replace(apples, &format!("pass in quick all\n{apples}"));
+    main.put_file(paths::PF_CONF, file);
+    main.reboot();
+    advance(Duration::from_secs(5)).await;
+    main.set_vms(2);
+    for (mac, place) in [(&below, "anchor com.apple/200.Other"), (&main, paths::PF_CONF)] {
+        for _ in 0..2 {
+            let error = run(mac, &desired()).await.unwrap_err();
+            assert_eq!(error.step, Step::Firewall);
+            let said = error.explain();
+            assert!(said.contains("`pass in quick all") && said.contains(place), "{said}");
+            assert!(!holds_back(mac) && mac.vms() == (2, true), "{place}");
+        }
+    }
+    shown(&below, &["pfctl", "-a", "com.apple/200.Other", "-F", "all"]).await;
+    assert_eq!(postponed(&run(&below, &desired()).await.unwrap()), [Step::Firewall]);
+    assert!(holds_back(&below));
+    // One that is evaluated after it opens nothing.
+    shown(&below, &["pfctl", "-a", "com.apple/zzz", "-f", "/private/tmp/other"]).await;
+    assert_eq!(postponed(&run(&below, &desired()).await.unwrap()), [Step::Firewall]);
+    assert!(holds_back(&below));
+}
+
+/// Another's pfctl: empties every anchor once ours is loaded below Apple's.
+struct Flushes(SimMac);
+
+impl Gate for Flushes {
+    fn verdict(&self, _: &Effect) -> Verdict {
+        Verdict::Pass
+    }
+
+    fn answered(&self, effect: &Effect, _: &str) {
+        if effect.what.contains("com.apple/$anchor") {
+            self.0.flush_firewall();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_stands_in_is_told_as_live_only_if_it_is_seen_to_be() {
+    // S22, S23
+    let mac = replaced().await;
+    mac.set_gate(Arc::new(Flushes(mac.clone())));
+    let error = run(&mac, &desired()).await.unwrap_err();
+    assert!(error.explain().contains("not live below Apple's anchor"), "{}", error.explain());
+    assert!(!holds_back(&mac));
+    mac.set_gate(Arc::new(Open));
+    assert_eq!(postponed(&run(&mac, &desired()).await.unwrap()), [Step::Firewall]);
+    assert!(holds_back(&mac));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mistake_in_the_main_file_keeps_no_flushed_anchor_open() {
+    // S22, V17
+    let mac = converged().await;
+    mac.set_vms(2);
+    let broken = format!("{}pass sideways all\n{}", pf::STOCK, pf::BLOCK);
+    mac.put_file(paths::PF_CONF, broken.clone());
+    mac.flush_firewall();
+    assert!(!holds_back(&mac));
+    assert_eq!(changed(&run(&mac, &desired()).await.unwrap()), [Step::Firewall]);
+    assert!(holds_back(&mac) && mac.vms() == (2, true));
+    assert_eq!(mac.file(paths::PF_CONF).unwrap().0, broken, "it is not ours to mend");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mistake_in_a_main_file_that_was_replaced_keeps_nothing_from_standing_in() {
+    // S22, V17
+    let mac = replaced().await;
+    mac.put_file(paths::PF_CONF, format!("{}pass sideways all\n", pf::STOCK));
+    assert_eq!(postponed(&run(&mac, &desired()).await.unwrap()), [Step::Firewall]);
+    assert!(holds_back(&mac) && mac.vms() == (2, true));
+    mac.set_vms(0);
+    let error = run(&mac, &desired()).await.unwrap_err();
+    assert!(error.explain().contains("syntax error"), "{}", error.explain());
+    assert!(holds_back(&mac), "and what stands in stays");
 }
 
 #[tokio::test(start_paused = true)]

@@ -99,7 +99,8 @@ async fn a_deployment_is_rolled_once_for_each_set_of_ready_macs() {
         let one = hash().await.expect("a set of one");
         scale(&world, 2).await;
         reach("another set", async || hash().await.is_some_and(|now| now != one)).await;
-        assert_eq!(ready(&world), 2);
+        // Its Node is Ready a few seconds before the Machine says so.
+        reach("both Ready", async || ready(&world) == 2).await;
         let rolled = deployments.get("processor").await.unwrap().metadata.generation;
         sleep(Duration::from_mins(10)).await;
         let after = deployments.get("processor").await.unwrap().metadata.generation;

@@ -61,6 +61,8 @@ pub(super) struct Rule {
 /// One end of a packet's way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct End {
+    /// Everything but the address.
+    pub(super) negated: bool,
     /// An address, a network, a `<table>` or an `(interface)`.
     pub(super) address: Option<String>,
     pub(super) port: Option<u16>,
@@ -228,12 +230,18 @@ fn rule(words: &[&str]) -> Option<Rule> {
 
 /// One end of a rule, if it is told; and the words after it.
 fn end<'a, 'b>(which: &str, words: &'a [&'b str]) -> Option<(End, &'a [&'b str])> {
-    let [word, address, rest @ ..] = words else { return Some((End::default(), words)) };
+    let [word, after @ ..] = words else { return Some((End::default(), words)) };
     if *word != which {
         return Some((End::default(), words));
     }
+    let (negated, after) = match after {
+        ["!", after @ ..] => (true, after),
+        after => (false, after),
+    };
+    let [address, rest @ ..] = after else { return None };
     let known = is_network(address) || table_name(address).is_some() || is_interface(address);
     let address = match *address {
+        "any" if negated => return None,
         "any" => None,
         address => Some(known.then(|| address.to_owned())?),
     };
@@ -241,7 +249,7 @@ fn end<'a, 'b>(which: &str, words: &'a [&'b str]) -> Option<(End, &'a [&'b str])
         ["port", "=", port, rest @ ..] | ["port", port, rest @ ..] => (Some(number(port)?), rest),
         rest => (None, rest),
     };
-    Some((End { address, port }, rest))
+    Some((End { negated, address, port }, rest))
 }
 
 fn number(port: &str) -> Option<u16> {
@@ -301,6 +309,7 @@ impl fmt::Display for Rule {
 
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.negated { "! " } else { "" })?;
         f.write_str(self.address.as_deref().unwrap_or("any"))?;
         let Some(port) = self.port else { return Ok(()) };
         match SERVICES.iter().find(|(_, number)| *number == port) {

@@ -27,7 +27,8 @@ fn load(pf: &mut Pf, text: &str, ours: &str) -> Result<String, String> {
 
 fn from_a_vm(destination: [u8; 4]) -> Packet {
     let (source, destination) = ([192, 168, 64, 5].into(), destination.into());
-    Packet { inbound: true, protocol: "tcp", source, destination, port: 443 }
+    let interface = VM_BRIDGE;
+    Packet { interface, inbound: true, protocol: "tcp", source, destination, port: 443 }
 }
 
 fn attached() -> String {
@@ -42,7 +43,10 @@ fn apples_file_and_our_rules_are_understood_and_printed_with_what_goes_without_s
     assert_eq!(main, ["anchor \"com.apple/*\" all", "anchor \"ours\" all"]);
     let ours: Vec<String> = pf.rules_of(Some("ours")).collect();
     let dhcp = "pass in quick inet proto udp from <vm_sources> to 192.168.64.1 port = bootps";
-    assert_eq!(ours[0], format!("{dhcp} keep state"));
+    assert_eq!(ours[2], format!("{dhcp} keep state"));
+    let asks = "pass in quick on bridge100 inet proto udp from 0.0.0.0 to 255.255.255.255 port";
+    assert_eq!(ours[0], format!("{asks} = bootps keep state"));
+    assert_eq!(ours[1], "block drop in quick on bridge100 from ! <vm_sources> to any");
     assert!(applecart_mac::pf::are_live(&ours.join("\n")), "{ours:?}");
 }
 
@@ -97,6 +101,8 @@ fn the_last_match_decides_unless_one_is_quick() {
     let mut other = from_a_vm([1, 1, 1, 1]);
     assert!(!pf.passes(other));
     other.source = [51, 15, 0, 9].into();
+    assert!(!pf.passes(other), "whatever source a guest claims");
+    other.interface = "en0";
     assert!(pf.passes(other));
 }
 
