@@ -30,6 +30,7 @@ mod manifests;
 mod node_lifecycle;
 mod pace;
 mod scheduler;
+mod schemas;
 mod set;
 mod workloads;
 mod world;

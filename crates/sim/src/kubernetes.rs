@@ -3,7 +3,7 @@
 //! # Flow
 //! A request is read ([`Identity`], path, query) → passes the [`Gate`] → is performed at once on
 //! plain JSON under one lock → the built-in controllers (garbage collection, namespaces, tokens,
-//! definitions) act, still within the request → is shown as the client wants it: whole, metadata,
+//! definitions, budgets) act, still within the request → is shown as the client wants it: whole, metadata,
 //! or a table.
 //!
 //! # Guarantees
@@ -22,6 +22,7 @@ mod aftermath;
 mod apply;
 mod auth;
 mod authorize;
+mod budget;
 mod builtin;
 mod builtin_columns;
 mod column;
@@ -36,6 +37,8 @@ mod naming;
 mod node_rights;
 mod openapi;
 mod patch;
+mod pod;
+pub(crate) mod quantity;
 mod refusal;
 mod registry;
 mod removal;
@@ -54,6 +57,7 @@ mod store;
 mod tls;
 mod view;
 mod watch;
+mod workload;
 mod write;
 
 pub use auth::Identity;

@@ -13,6 +13,7 @@ use applecart_sim::kubernetes::{ApiServer, Identity, Registry};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{
     Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch,
     PatchParams, PostParams,
@@ -59,8 +60,13 @@ fn manifests(replicas: u32) -> Manifests {
 
 impl Fleet {
     async fn new(replicas: u32) -> Self {
+        Self::defined_by(replicas, cluster_api::crds()).await
+    }
+
+    /// As [`Self::new`], with these definitions of Cluster API's kinds.
+    async fn defined_by(replicas: u32, definitions: Vec<CustomResourceDefinition>) -> Self {
         let clock = clock();
-        let definitions = [applecart_api::crds(), cluster_api::crds()].concat();
+        let definitions = [applecart_api::crds(), definitions].concat();
         let server = ApiServer::new(clock.clone(), 1, Registry::new(definitions).unwrap());
         let client = server.client(Identity::admin());
         manifests(replicas).create(&client).await.unwrap();
@@ -541,6 +547,53 @@ async fn a_paused_cluster_is_left_alone() {
     assert_eq!(fleet.names().await.len(), 1);
     fleet.patch("Cluster", "macs", json!({ "spec": { "paused": null } })).await;
     fleet.settles(3).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_no_number_of_machines_is_refused_and_what_is_unknown_is_kept() {
+    let fleet = Fleet::new(1).await;
+    let api = fleet.kind("MachineDeployment");
+    for wrong in [json!("three"), json!(1.5), json!(-1)] {
+        let patch = json!({ "spec": { "replicas": wrong } });
+        match api.patch("builders", &PatchParams::default(), &Patch::Merge(&patch)).await {
+            Err(kube::Error::Api(status)) => assert_eq!(status.code, 422, "{wrong}"),
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+    fleet.patch("MachineDeployment", "builders", json!({ "spec": { "bogus": 1 } })).await;
+    let deployment = fleet.deployment().await;
+    assert_eq!(
+        (&deployment.data["spec"]["bogus"], &deployment.data["spec"]["replicas"]),
+        (&json!(1), &json!(1))
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_done_about_replicas_that_are_no_number() {
+    // Definitions that let everything pass, as another installation's might.
+    let mut loose = cluster_api::crds();
+    for version in loose.iter_mut().flat_map(|definition| &mut definition.spec.versions) {
+        let anything = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
+        let properties = json!({ "spec": anything, "status": anything });
+        let schema = json!({ "type": "object", "properties": properties });
+        version.schema = serde_json::from_value(json!({ "openAPIV3Schema": schema })).unwrap();
+    }
+    let fleet = Fleet::defined_by(2, loose).await;
+    let made = async |count: usize| {
+        eventually("Machines", async || (fleet.names().await.len() == count).then_some(())).await;
+    };
+    made(2).await;
+    let before = fleet.names().await;
+    fleet.patch("MachineDeployment", "builders", json!({ "spec": { "replicas": "one" } })).await;
+    tokio::time::sleep(PATIENCE).await;
+    let sets = fleet.kind("MachineSet").list(&ListParams::default()).await.unwrap();
+    let set = sets.items[0].name_any();
+    fleet.patch("MachineSet", &set, json!({ "spec": { "replicas": "one" } })).await;
+    tokio::time::sleep(PATIENCE).await;
+    assert_eq!(fleet.names().await, before);
+    assert!(fleet.machines().await.iter().all(|m| m.metadata.deletion_timestamp.is_none()));
+    fleet.patch("MachineDeployment", "builders", json!({ "spec": { "replicas": 3 } })).await;
+    made(3).await;
 }
 
 #[tokio::test(start_paused = true)]

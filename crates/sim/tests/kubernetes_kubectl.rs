@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use applecart_api::clock::Clock;
+use applecart_sim::cluster_api;
 use applecart_sim::kubernetes::{ApiServer, Authority, EVENT_LIFE, Identity, Registry, Setup};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -74,10 +75,14 @@ struct Cluster {
 
 impl Cluster {
     async fn start() -> Self {
+        Self::defined_by(vec![widget_definition()]).await
+    }
+
+    async fn defined_by(definitions: Vec<CustomResourceDefinition>) -> Self {
         let server = ApiServer::set_up(Setup {
             clock: Clock::new(Timestamp::now),
             seed: 1,
-            registry: Registry::new(vec![widget_definition()]).unwrap(),
+            registry: Registry::new(definitions).unwrap(),
             event_life: EVENT_LIFE,
             gate: None,
             authority: Some(Authority::generate().unwrap()),
@@ -426,6 +431,31 @@ async fn explain_knows_custom_and_built_in_fields() {
     assert!(said.contains("FIELD: nodeName <string>"), "{said}");
     let said = cluster.kubectl("explain deployment.spec.replicas").await;
     assert!(said.contains("FIELD: replicas <integer>"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cluster_apis_kinds_explain_themselves_and_refuse_what_is_no_number_of_machines() {
+    let cluster = Cluster::defined_by(cluster_api::crds()).await;
+    for (field, said) in [
+        ("md.spec.replicas", "FIELD: replicas <integer>"),
+        ("md.spec.template.spec.version", "the Node shall report"),
+        ("ms.status.readyReplicas", "are ready"),
+        ("ma.status.conditions.reason", "in one word for programs"),
+        ("cl.spec.paused", "FIELD: paused <boolean>"),
+    ] {
+        let explained = cluster.kubectl(&format!("explain {field}")).await;
+        assert!(explained.contains(said), "{explained}");
+    }
+    let kind = GroupVersionKind::gvk("cluster.x-k8s.io", "v1beta2", "MachineDeployment");
+    let resource = ApiResource::from_gvk(&kind);
+    let client = cluster.server.client(Identity::admin());
+    let api: Api<DynamicObject> = Api::namespaced_with(client, "default", &resource);
+    let fleet = DynamicObject::new("macs", &resource).data(json!({"spec": {"replicas": 3}}));
+    api.create(&PostParams::default(), &fleet).await.unwrap();
+    let patch = r#"{"spec":{"replicas":"three","bogus":1}}"#;
+    let (done, said) = cluster.run(&format!("patch md macs --type merge -p {patch}")).await;
+    assert!(!done && said.contains("spec.replicas") && said.contains("integer"), "{said}");
+    assert_eq!(api.get("macs").await.unwrap().data["spec"], json!({"replicas": 3}));
 }
 
 #[tokio::test(flavor = "multi_thread")]

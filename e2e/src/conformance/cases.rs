@@ -10,6 +10,7 @@ mod removing;
 mod rights;
 mod tables;
 mod watching;
+mod workloads;
 
 use std::fmt;
 
@@ -40,8 +41,8 @@ pub struct Request {
     pub only: &'static [&'static str],
     /// Asked again until the answer has this code: somebody of the real server's is late.
     pub until: Option<u16>,
-    /// A new Node is read until the real controllers wrote what they have to; what they wrote is
-    /// not compared, and versions are counted anew.
+    /// A new Node, or a budget, is read until the real controllers wrote what they have to; what
+    /// they wrote is not compared, and versions are counted anew.
     pub settles: bool,
     /// What somebody asks a moment later, while a watch goes on.
     pub meanwhile: Option<Box<Request>>,
@@ -131,6 +132,7 @@ pub fn cases() -> (Vec<Vec<Case>>, Vec<Case>) {
     let mut others = by_hand::cases();
     others.extend(beside::cases());
     others.extend(rights::cases());
+    others.extend(workloads::cases());
     (KINDS.iter().map(of_kind).collect(), others)
 }
 

@@ -121,6 +121,14 @@ pub const KINDS: &[Kind] = &[
         ..CORE
     },
     Kind {
+        name: "Service",
+        plural: "services",
+        // One with an address would have another address on each server.
+        body: || json!({"spec": {"clusterIP": "None", "selector": {"app": "a"}}}),
+        changed: || json!({"spec": {"clusterIP": "None", "selector": {"app": "b"}}}),
+        ..CORE
+    },
+    Kind {
         name: "Lease",
         prefix: "/apis/coordination.k8s.io/v1",
         plural: "leases",

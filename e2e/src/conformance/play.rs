@@ -115,7 +115,10 @@ async fn send_until(server: &Server, request: &Request, known: &Known) -> Result
     let mut answer = send(server, request, known).await?;
     for _ in 0..TRIES {
         // A Node is tainted at its birth, until the real controllers have looked at it.
-        let settled = !request.settles || answer.1["spec"]["taints"].is_null();
+        // A budget knows what it allows once its Pod was counted.
+        let counted = !answer.1["status"]["currentHealthy"].is_number()
+            || answer.1["status"]["currentHealthy"] == 1;
+        let settled = !request.settles || (answer.1["spec"]["taints"].is_null() && counted);
         if settled && request.until.is_none_or(|code| code == answer.0) {
             break;
         }

@@ -66,7 +66,7 @@ fn print(report: &Report) {
         differences.len()
     );
     for (difference, times) in KNOWN.iter().zip(excused) {
-        let Known { case, path, place, reason } = difference;
+        let Known { case, path, place, reason, .. } = difference;
         println!("  {times:5}  {case} at {path:?}: {place}: {reason}");
     }
     for Difference { case, request, path, said } in differences.iter().take(PRINTED) {

@@ -78,7 +78,7 @@ fn status(world: &World, cluster: &DynamicObject, infrastructure: Option<&Dynami
         .deployments
         .values()
         .filter(|each| is_in(each, cluster))
-        .map(|each| each.integer("/spec/replicas").unwrap_or(1))
+        .filter_map(Fields::wanted)
         .sum();
     let ready = conditions::mirror_ready(infrastructure, was_provisioned);
     // What others say about the Cluster, such as ControlPlaneInitialized, is left alone.

@@ -1,10 +1,10 @@
 //! The CRDs of Cluster API's own kinds, with the columns that `kubectl get` shows for core 1.14.
-//! Their schemas let everything pass.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 
 use super::kind::{Kind, VERSION};
+use super::schemas::schema;
 
 /// Cluster, `MachineDeployment`, `MachineSet` and Machine.
 #[must_use]
@@ -130,7 +130,6 @@ fn crd(kind: Kind, short: &str, scales: bool, columns: &[Column]) -> CustomResou
             })
         })
         .collect();
-    let anything = json!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true });
     let mut subresources = json!({ "status": {} });
     if scales {
         subresources["scale"] = json!({
@@ -156,10 +155,7 @@ fn crd(kind: Kind, short: &str, scales: bool, columns: &[Column]) -> CustomResou
                 "name": VERSION,
                 "served": true,
                 "storage": true,
-                "schema": { "openAPIV3Schema": {
-                    "type": "object",
-                    "properties": { "spec": anything, "status": anything },
-                }},
+                "schema": { "openAPIV3Schema": schema(kind) },
                 "subresources": subresources,
                 "additionalPrinterColumns": columns,
             }],

@@ -36,7 +36,8 @@ pub(super) fn decide(world: &World, deployment: &DynamicObject) -> Vec<Action> {
     if let Some(action) = Action::add_finalizer(Kind::Deployment, deployment, FINALIZER) {
         return vec![action];
     }
-    let fleet = Fleet::new(world, deployment, sets);
+    let Some(desired) = deployment.wanted() else { return Vec::new() };
+    let fleet = Fleet::new(world, deployment, sets, desired);
     let cluster = world.cluster_of(deployment);
     let template = cluster.zip(world.template_of(deployment)).and_then(|(cluster, template)| {
         cluster::own(cluster, Kind::InfrastructureTemplate, template)
@@ -49,21 +50,23 @@ pub(super) fn decide(world: &World, deployment: &DynamicObject) -> Vec<Action> {
 struct Fleet<'w> {
     world: &'w World,
     deployment: &'w DynamicObject,
+    desired: i64,
     hash: String,
     current: Option<&'w DynamicObject>,
     older: Vec<&'w DynamicObject>,
 }
 
 impl<'w> Fleet<'w> {
-    fn new(world: &'w World, deployment: &'w DynamicObject, sets: Vec<&'w DynamicObject>) -> Self {
+    fn new(
+        world: &'w World,
+        deployment: &'w DynamicObject,
+        sets: Vec<&'w DynamicObject>,
+        desired: i64,
+    ) -> Self {
         let hash = template_hash(deployment);
         let is_current = |set: &&DynamicObject| set.labels().get(HASH_LABEL) == Some(&hash);
         let (current, older): (Vec<_>, Vec<_>) = sets.into_iter().partition(is_current);
-        Self { world, deployment, current: current.first().copied(), older, hash }
-    }
-
-    fn desired(&self) -> i64 {
-        self.deployment.integer("/spec/replicas").unwrap_or(1)
+        Self { world, deployment, desired, current: current.first().copied(), older, hash }
     }
 
     /// Creates, scales and removes sets, and keeps the current one's template up to date.
@@ -101,7 +104,7 @@ impl<'w> Fleet<'w> {
         let older_machines: i64 =
             self.older.iter().map(|set| replicas(set).max(machines(set))).sum();
         let current = self.current.map_or(0, replicas);
-        let desired = self.desired();
+        let desired = self.desired;
         if self.deployment.text("/spec/rollout/strategy/type") == Some(ON_DELETE) {
             // A Machine that somebody deletes is not made again from its old template.
             let living = |set: &DynamicObject| {
@@ -129,8 +132,8 @@ impl<'w> Fleet<'w> {
         let share = value.as_str().and_then(|text| text.strip_suffix('%')?.parse::<i64>().ok());
         match share {
             // Surge is rounded up, what may be missing is rounded down.
-            Some(share) if name == "maxSurge" => (self.desired() * share + 99) / 100,
-            Some(share) => self.desired() * share / 100,
+            Some(share) if name == "maxSurge" => (self.desired * share + 99) / 100,
+            Some(share) => self.desired * share / 100,
             None => value.as_i64().unwrap_or(default),
         }
     }
@@ -180,7 +183,7 @@ impl<'w> Fleet<'w> {
         let sets = self.current.iter().chain(&self.older);
         let machines: Vec<_> = sets.flat_map(|set| self.world.machines_of(set)).collect();
         let counts = Counts::of(machines.into_iter());
-        let desired = self.desired();
+        let desired = self.desired;
         let phase = match counts.replicas {
             replicas if replicas < desired => "ScalingUp",
             replicas if replicas > desired => "ScalingDown",

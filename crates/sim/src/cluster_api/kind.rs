@@ -78,6 +78,9 @@ pub(super) trait Fields {
     fn text(&self, pointer: &str) -> Option<&str>;
     /// The number there, or nothing.
     fn integer(&self, pointer: &str) -> Option<i64>;
+    /// How many replicas are wanted: 1 if nothing is said, nothing if what is said is no number
+    /// of things. Whoever cannot read what is wanted changes nothing.
+    fn wanted(&self) -> Option<i64>;
     /// Whether `true` is there.
     fn flag(&self, pointer: &str) -> bool;
     /// The texts by name that are there.
@@ -107,6 +110,13 @@ impl Fields for DynamicObject {
 
     fn integer(&self, pointer: &str) -> Option<i64> {
         self.value(pointer).as_i64()
+    }
+
+    fn wanted(&self) -> Option<i64> {
+        match self.value("/spec/replicas") {
+            Value::Null => Some(1),
+            said => said.as_i64().filter(|replicas| *replicas >= 0),
+        }
     }
 
     fn flag(&self, pointer: &str) -> bool {

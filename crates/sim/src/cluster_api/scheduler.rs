@@ -1,7 +1,6 @@
 //! The scheduler: binds Pods that wait to Nodes that have room.
 
 mod fit;
-mod quantity;
 
 use std::time::Duration;
 

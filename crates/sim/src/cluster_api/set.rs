@@ -134,7 +134,8 @@ fn scale(
     machines: &[&DynamicObject],
     names: &mut Names,
 ) -> Vec<Action> {
-    let wanted = usize::try_from(set.integer("/spec/replicas").unwrap_or(1)).unwrap_or(0);
+    let wanted = set.wanted().and_then(|wanted| usize::try_from(wanted).ok());
+    let Some(wanted) = wanted else { return Vec::new() };
     if let Some(surplus) = machines.len().checked_sub(wanted).filter(|surplus| *surplus > 0) {
         let mut leaving = machines.to_vec();
         let order = set.text("/spec/deletion/order").unwrap_or("Random");

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use super::auth::Identity;
 use super::refusal::{Fault, Refusal};
 use super::request::Options;
-use super::selector::Selector;
 use super::state::{Ask, State, stamp};
 use super::store::{ObjectKey, uid_of};
 
@@ -83,14 +82,7 @@ impl State {
         pod: &Value,
         body: &Value,
     ) -> Result<Value, Refusal> {
-        let running = matches!(pod["status"]["phase"].as_str(), Some("Running"));
-        if let (true, Some(budget)) = (running, self.exhausted_budget(key, pod)) {
-            let message = "Cannot evict pod as it would violate the pod's disruption budget.";
-            let mut refusal = Refusal::new(429, "TooManyRequests", message);
-            refusal.details = json!({"causes": [{"reason": "DisruptionBudget", "message":
-                format!("The disruption budget {budget} does not allow this eviction")}]});
-            return Err(refusal);
-        }
+        self.check_budgets(key, pod)?;
         let mut options = Options::default();
         options.read_delete_body(body["deleteOptions"].to_string().as_bytes())?;
         if !ask.options.dry_run {
@@ -98,35 +90,6 @@ impl State {
             self.settle(ask.now);
         }
         Ok(success())
-    }
-
-    /// A budget of this Pod that has nothing left to spend.
-    fn exhausted_budget(&self, key: &ObjectKey, pod: &Value) -> Option<String> {
-        let budgets = self.store.objects("poddisruptionbudgets.policy", Some(&key.namespace));
-        for ((_, name), budget) in budgets {
-            let selector = Selector::from_object(&budget["spec"]["selector"]);
-            if !selector.matches(pod) {
-                continue;
-            }
-            let pods = self.store.objects("pods", Some(&key.namespace));
-            let pods = pods.filter(|(_, pod)| selector.matches(pod)).map(|(_, pod)| pod);
-            let (mut all, mut healthy) = (0, 0);
-            for pod in pods {
-                all += 1;
-                healthy +=
-                    i64::from(is_ready(pod) && pod["metadata"]["deletionTimestamp"].is_null());
-            }
-            let spec = &budget["spec"];
-            let needed = match (&spec["minAvailable"], &spec["maxUnavailable"]) {
-                (Value::Null, Value::Null) => 0,
-                (Value::Null, most) => all - share(most, all),
-                (least, _) => share(least, all),
-            };
-            if healthy - 1 < needed {
-                return Some(name.clone());
-            }
-        }
-        None
     }
 
     /// A new token for a service account.
@@ -149,27 +112,12 @@ impl State {
         json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid_of(account),
                 "creationTimestamp": stamp(ask.now)},
-            "spec": {"audiences": audiences, "expirationSeconds": seconds},
+            "spec": {"audiences": audiences, "expirationSeconds": seconds,
+                "boundObjectRef": body["spec"]["boundObjectRef"]},
             "status": {"token": token, "expirationTimestamp": stamp(expires)}})
     }
 }
 
 fn success() -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201})
-}
-
-fn is_ready(pod: &Value) -> bool {
-    let mut conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
-}
-
-/// A number of Pods, or a percentage of `all`, rounded up.
-fn share(limit: &Value, all: i64) -> i64 {
-    match limit {
-        Value::String(text) => {
-            let percent: i64 = text.trim_end_matches('%').parse().unwrap_or_default();
-            (percent * all + 99) / 100
-        }
-        number => number.as_i64().unwrap_or_default(),
-    }
 }

@@ -5,8 +5,11 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::auth::Identity;
+use super::budget::{self, BUDGETS};
 use super::kind::{Kind, Nature};
+use super::pod;
 use super::refusal::Fault;
+use super::workload::{self, DEPLOYMENTS, REPLICA_SETS, SERVICES};
 use super::write::{Part, remove};
 
 /// The type of a Secret that holds a service account's token.
@@ -42,12 +45,14 @@ pub(crate) fn on_create(kind: &Kind, who: &Identity, object: &mut Value) {
         }
         (Nature::Secret, _) => encode_strings(object),
         (_, NODES) => new_node_status(object),
-        (_, "poddisruptionbudgets.policy") => {
-            object["status"] = json!({"currentHealthy": 0, "desiredHealthy": 0,
-                "disruptionsAllowed": 0, "expectedPods": 0});
+        (_, BUDGETS) => object["status"] = budget::new_status(),
+        (_, key @ (DEPLOYMENTS | REPLICA_SETS)) => {
+            workload::fill_in(key, object);
+            object["status"] = workload::new_status(key);
         }
-        (_, "deployments.apps" | "replicasets.apps") => {
-            fill(&mut object["spec"], "replicas", json!(1));
+        (_, SERVICES) => {
+            object["status"] = json!({});
+            workload::fill_in_service(&Value::Null, object);
         }
         (_, "certificatesigningrequests.certificates.k8s.io") => {
             object["spec"]["username"] = json!(who.user);
@@ -75,24 +80,35 @@ pub(crate) fn on_update(kind: &Kind, part: Part, old: &Value, new: &mut Value) -
             None
         }
         (Nature::Pod, Part::Whole) => {
-            pod_defaults(new);
+            pod::fill_in(new);
             frozen_pod(old, new)
         }
         (Nature::Namespace, _) => {
             new["spec"] = old["spec"].clone();
             None
         }
-        _ if &*kind.key == NODES => {
-            new_node_status(new);
-            None
-        }
-        _ => None,
+        _ => match &*kind.key {
+            NODES => {
+                new_node_status(new);
+                None
+            }
+            key @ (DEPLOYMENTS | REPLICA_SETS) => {
+                workload::fill_in(key, new);
+                workload::frozen_selector(old, new)
+            }
+            SERVICES => {
+                workload::fill_in_service(old, new);
+                None
+            }
+            _ => None,
+        },
     }
     .into_iter()
     .collect()
 }
 
-fn fill(object: &mut Value, field: &str, default: Value) {
+/// Says `default` in `field`, where nothing is said.
+pub(crate) fn fill(object: &mut Value, field: &str, default: Value) {
     if object[field].is_null() {
         object[field] = default;
     }
@@ -110,7 +126,7 @@ fn new_node_status(node: &mut Value) {
 }
 
 fn new_pod(pod: &mut Value) {
-    pod_defaults(pod);
+    pod::fill_in(pod);
     let spec = &mut pod["spec"];
     fill(spec, "serviceAccountName", json!("default"));
     let account = spec["serviceAccountName"].clone();
@@ -118,33 +134,8 @@ fn new_pod(pod: &mut Value) {
     fill(spec, "priority", json!(0));
     fill(spec, "preemptionPolicy", json!("PreemptLowerPriority"));
     tolerate(spec);
-    pod["status"] = json!({"phase": "Pending", "qosClass": "BestEffort"});
-}
-
-fn pod_defaults(pod: &mut Value) {
-    let spec = &mut pod["spec"];
-    fill(spec, "restartPolicy", json!("Always"));
-    fill(spec, "terminationGracePeriodSeconds", json!(30));
-    fill(spec, "dnsPolicy", json!("ClusterFirst"));
-    fill(spec, "schedulerName", json!("default-scheduler"));
-    fill(spec, "enableServiceLinks", json!(true));
-    fill(spec, "securityContext", json!({}));
-    for list in ["containers", "initContainers"] {
-        for container in spec[list].as_array_mut().into_iter().flatten() {
-            container_defaults(container);
-        }
-    }
-}
-
-fn container_defaults(container: &mut Value) {
-    let image = container["image"].as_str().unwrap_or_default();
-    let name = image.rsplit('/').next().unwrap_or_default();
-    let latest = !name.contains([':', '@']) || name.ends_with(":latest");
-    let policy = if latest { "Always" } else { "IfNotPresent" };
-    fill(container, "imagePullPolicy", json!(policy));
-    fill(container, "resources", json!({}));
-    fill(container, "terminationMessagePath", json!("/dev/termination-log"));
-    fill(container, "terminationMessagePolicy", json!("File"));
+    let class = pod::service_class(spec);
+    pod["status"] = json!({"phase": "Pending", "qosClass": class});
 }
 
 /// A Pod stays five minutes on a Node that is not well, unless it says otherwise.
@@ -172,7 +163,7 @@ fn frozen_pod(old: &Value, new: &Value) -> Option<Fault> {
             remove(&mut spec, field);
         }
         for list in ["containers", "initContainers"] {
-            for container in spec[list].as_array_mut().into_iter().flatten() {
+            for container in pod::containers_mut(&mut spec, list) {
                 remove(container, "image");
             }
         }
@@ -200,17 +191,31 @@ fn encode_strings(secret: &mut Value) {
 
 /// What the server itself checks of a built-in object.
 pub(crate) fn faults(kind: &Kind, object: &Value) -> Vec<Fault> {
-    let fault = match kind.nature {
-        Nature::Pod => {
-            let none = object["spec"]["containers"].as_array().is_none_or(Vec::is_empty);
-            none.then(|| Fault::required("spec.containers", ""))
-        }
-        Nature::Secret if object["type"] == TOKEN_SECRET => {
+    match (kind.nature, &*kind.key) {
+        (Nature::Pod, _) => pod::faults(&object["spec"], "spec"),
+        (Nature::Secret, _) if object["type"] == TOKEN_SECRET => {
             let account = object["metadata"]["annotations"][TOKEN_ACCOUNT].as_str();
             let field = format!("metadata.annotations[{TOKEN_ACCOUNT}]");
-            account.is_none_or(str::is_empty).then(|| Fault::required(field, ""))
+            let none = account.is_none_or(str::is_empty);
+            none.then(|| Fault::required(field, "")).into_iter().collect()
         }
+        (_, key @ (DEPLOYMENTS | REPLICA_SETS)) => workload::faults(key, object),
+        (_, SERVICES) => workload::service_faults(object),
+        (_, BUDGETS) => budget::faults(object),
+        _ => Vec::new(),
+    }
+}
+
+/// Where a kind has the specification of a Pod, if it has one.
+fn pod_spec<'a>(kind: &Kind, object: &'a mut Value) -> Option<&'a mut Value> {
+    match (kind.nature, &*kind.key) {
+        (Nature::Pod, _) => object.get_mut("spec"),
+        (_, DEPLOYMENTS | REPLICA_SETS) => object.pointer_mut("/spec/template/spec"),
         _ => None,
-    };
-    fault.into_iter().collect()
+    }
+}
+
+/// Reads what a body of a built-in kind may say in more than one way, or says why it cannot.
+pub(crate) fn on_read(kind: &Kind, body: &mut Value) -> Result<(), String> {
+    pod_spec(kind, body).map_or(Ok(()), pod::read_quantities)
 }

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 
 use super::admission::{self, TOKEN_ACCOUNT, TOKEN_SECRET};
 use super::auth::Identity;
+use super::budget;
 use super::kind::{Kind, Nature};
 use super::refusal::{Fault, Refusal};
 use super::registry::Registry;
@@ -62,6 +63,9 @@ impl State {
             }
             _ => {}
         }
+        if budget::is_counted(&kind) {
+            self.count_budgets(&key.namespace, now);
+        }
         let held_by = |holder: &str| deleting && finalizers(&object).any(|held| held == holder);
         if held_by(ORPHAN) {
             self.orphan(uid_of(&object));
@@ -91,6 +95,9 @@ impl State {
             Some(Nature::Definition) => Arc::make_mut(&mut self.registry).forget(&key.name),
             Some(Nature::Custom) => self.finish_definition(&key.resource),
             _ => {}
+        }
+        if self.registry.by_key(&key.resource).is_some_and(|kind| budget::is_counted(kind)) {
+            self.count_budgets(&key.namespace, now);
         }
         self.finish_namespace(&key.namespace);
     }

@@ -66,7 +66,7 @@ fn core() -> Vec<Kind> {
         Kind::built_in::<Service>("service")
             .short(&["svc"])
             .in_all()
-            .status(StatusRule::Isolated)
+            .status(StatusRule::WithMetadata)
             .columns(columns::services()),
         Kind::built_in::<Event>("event")
             .short(&["ev"])

@@ -75,7 +75,15 @@ pub(crate) fn services() -> Vec<Column> {
             .collect();
         if ports.is_empty() { json!("<none>") } else { json!(ports.join(",")) }
     };
-    let kind = |service: &Value| json!(service["spec"]["type"].as_str().unwrap_or("ClusterIP"));
+    let kind = |service: &Value| json!(service["spec"]["type"].as_str().unwrap_or_default());
+    let selector = |service: &Value| {
+        let labels = service["spec"]["selector"].as_object().into_iter().flatten();
+        let text = |(key, value): (&String, &Value)| {
+            format!("{key}={}", value.as_str().unwrap_or_default())
+        };
+        let labels: Vec<String> = labels.map(text).collect();
+        if labels.is_empty() { json!("<none>") } else { json!(labels.join(",")) }
+    };
     vec![
         name(),
         Column::computed("Type", kind),
@@ -83,6 +91,7 @@ pub(crate) fn services() -> Vec<Column> {
         Column::computed("External-IP", |_| json!("<none>")),
         Column::computed("Port(s)", ports),
         age(),
+        Column::computed("Selector", selector).wide(),
     ]
 }
 

@@ -117,7 +117,8 @@ pub(crate) enum StatusRule {
 impl Kind {
     /// Whether a PUT of an object that is not there makes it.
     pub fn is_put_to_create(&self) -> bool {
-        self.group == "rbac.authorization.k8s.io" || self.group == "coordination.k8s.io"
+        let groups = ["rbac.authorization.k8s.io", "coordination.k8s.io"];
+        groups.contains(&self.group.as_str()) || &*self.key == "services"
     }
 
     /// A built-in kind, with what its Rust type tells about it.

@@ -38,6 +38,14 @@ pub(crate) fn check_name(kind: &Kind, name: &str) -> Option<Fault> {
     if parts.iter().all(|part| is_dns_label(part)) { None } else { fault(words) }
 }
 
+/// What is wrong with a name that is a DNS label, and stands in `field`.
+pub(crate) fn check_label_name(field: &str, name: &str) -> Option<Fault> {
+    let why = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or \
+               '-', and must start and end with an alphanumeric character";
+    let fits = name.len() <= LABEL_BYTES && is_dns_label(name);
+    (!fits).then(|| Fault::invalid(field, &json!(name), why))
+}
+
 fn is_dns_label(part: &str) -> bool {
     let alphanumeric = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     let bytes = part.as_bytes();

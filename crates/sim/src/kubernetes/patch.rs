@@ -24,7 +24,7 @@ impl Patch {
     pub fn parse(content_type: &str, body: &[u8]) -> Result<Self, Refusal> {
         let media = content_type.split(';').next().unwrap_or_default().trim();
         match media {
-            "application/merge-patch+json" => Ok(Self::Merge(read(body)?)),
+            "application/merge-patch+json" => Ok(Self::Merge(without_nulls(read(body)?, false))),
             "application/json-patch+json" => {
                 let operations: Value = read(body)?;
                 if !operations.is_array() {
@@ -82,6 +82,19 @@ fn lenient(object: &Value, operation: &PatchOperation) -> PatchOperation {
 fn read<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
     serde_json::from_slice(body)
         .map_err(|error| Refusal::bad_request(format!("error decoding patch: {error}")))
+}
+
+/// A merge patch whose lists hold no fields of null: a list is put there whole, and the real server
+/// drops them from it. Elsewhere a null takes a field away.
+fn without_nulls(value: Value, in_list: bool) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.into_iter().filter(|(_, value)| !(in_list && value.is_null()));
+            kept.map(|(field, value)| (field, without_nulls(value, in_list))).collect()
+        }
+        Value::Array(items) => items.into_iter().map(|item| without_nulls(item, true)).collect(),
+        other => other,
+    }
 }
 
 /// How a list is merged.

@@ -42,6 +42,18 @@ impl Fault {
         Self { field: field.into(), reason: "FieldValueRequired", message }
     }
 
+    pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+        let message = format!("Duplicate value: {value}");
+        Self { field: field.into(), reason: "FieldValueDuplicate", message }
+    }
+
+    pub fn unsupported(field: impl Into<String>, value: &Value, choices: &[&str]) -> Self {
+        let choices: Vec<String> = choices.iter().map(|choice| format!("{choice:?}")).collect();
+        let choices = choices.join(", ");
+        let message = format!("Unsupported value: {value}: supported values: {choices}");
+        Self { field: field.into(), reason: "FieldValueNotSupported", message }
+    }
+
     pub fn forbidden(field: impl Into<String>, why: &str) -> Self {
         let message = format!("Forbidden: {why}");
         Self { field: field.into(), reason: "FieldValueForbidden", message }

@@ -10,6 +10,7 @@ use super::refusal::{self, Refusal};
 use super::request::{DeleteOptions, Propagation};
 use super::state::{Ask, State, present, stamp};
 use super::store::{ObjectKey, uid_of};
+use super::workload::SERVICES;
 use super::write::{finalizers, is_finished};
 
 /// The finalizer that holds an owner until its dependents are gone.
@@ -49,9 +50,7 @@ impl State {
         self.settle(ask.now);
         Ok(match deleted {
             // The real server shows these as they were, and of all others only that they went.
-            Deleted::Gone(last) if matches!(kind.nature, Nature::Pod | Nature::ServiceAccount) => {
-                Value::clone(&last)
-            }
+            Deleted::Gone(last) if tells_the_last(&kind) => Value::clone(&last),
             Deleted::Gone(last) => {
                 let mut details = refusal::details(&kind, &key.name);
                 details["uid"] = json!(uid_of(&last));
@@ -179,4 +178,9 @@ fn grace_seconds(kind: &Kind, old: &Value, options: &DeleteOptions) -> i64 {
     }
     let own = old["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
     options.grace_seconds.unwrap_or(own).max(0)
+}
+
+/// Whether who deletes such an object is told what it was, and not only that it is gone.
+fn tells_the_last(kind: &Kind) -> bool {
+    matches!(kind.nature, Nature::Pod | Nature::ServiceAccount) || &*kind.key == SERVICES
 }

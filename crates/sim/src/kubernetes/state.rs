@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 
+use super::admission;
 use super::aftermath::{Aftermath, definition_key};
 use super::apply::Owners;
 use super::auth::{Identity, Tokens};
@@ -167,6 +168,11 @@ pub(crate) fn read(ask: &Ask, mut body: Value) -> Result<Value, Refusal> {
     };
     match &kind.versions[ask.target.version].shape {
         Shape::Typed { read, .. } => {
+            if let Err(why) = admission::on_read(kind, &mut body) {
+                let name = &kind.name;
+                let message = format!("{name} cannot be handled as a {name}: {why}");
+                return Err(Refusal::bad_request(message));
+            }
             let said = if ask.options.strict { body.clone() } else { Value::Null };
             let object = read(body).map_err(unreadable)?;
             if let Some(field) = unknown(&said, &object, "") {

@@ -1,6 +1,8 @@
 //! Finalizers, grace, owners, budgets, namespaces.
 
+use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, ServiceAccount};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::ResourceExt;
 use kube::api::{
     Api, DeleteParams, EvictParams, ListParams, PatchParams, PostParams, Preconditions,
@@ -114,8 +116,7 @@ async fn a_budget_keeps_its_pods_from_eviction() {
         pods.create(&PostParams::default(), &pod(name, Some("mac"))).await.unwrap();
         pods.patch_status(name, &PatchParams::default(), &merge(&ready)).await.unwrap();
     }
-    let budgets: Api<k8s_openapi::api::policy::v1::PodDisruptionBudget> =
-        Api::default_namespaced(client);
+    let budgets: Api<PodDisruptionBudget> = Api::default_namespaced(client);
     let budget = serde_json::from_value(json!({"metadata": {"name": "keep-a"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}}}));
     budgets.create(&PostParams::default(), &budget.unwrap()).await.unwrap();
@@ -123,6 +124,79 @@ async fn a_budget_keeps_its_pods_from_eviction() {
     assert_eq!(refused(refusal), code(429, "TooManyRequests"));
     pods.evict("b", &EvictParams::default()).await.unwrap();
     assert!(pods.get("b").await.unwrap().metadata.deletion_timestamp.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_budget_tells_what_it_allows_and_lets_go_what_is_no_loss() {
+    let server = server();
+    let client = admin(&server);
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let budgets: Api<PodDisruptionBudget> = Api::default_namespaced(client);
+    let budget = serde_json::from_value(json!({"metadata": {"name": "two"},
+        "spec": {"minAvailable": 2, "selector": {}}}));
+    budgets.create(&PostParams::default(), &budget.unwrap()).await.unwrap();
+    let told = async || {
+        let status = budgets.get("two").await.unwrap().status.unwrap();
+        (status.expected_pods, status.current_healthy, status.disruptions_allowed)
+    };
+    assert_eq!(told().await, (0, 0, 0));
+    for name in ["a", "b", "c", "unready"] {
+        pods.create(&PostParams::default(), &pod(name, Some("mac"))).await.unwrap();
+        let ready = if name == "unready" { "False" } else { "True" };
+        let status = json!({"status": {"phase": "Running",
+            "conditions": [{"type": "Ready", "status": ready}]}});
+        pods.patch_status(name, &PatchParams::default(), &merge(&status)).await.unwrap();
+    }
+    assert_eq!(told().await, (4, 3, 1));
+    pods.evict("a", &EvictParams::default()).await.unwrap();
+    assert_eq!(told().await, (4, 2, 0));
+    let refusal = pods.evict("b", &EvictParams::default()).await;
+    assert_eq!(refused(refusal), code(429, "TooManyRequests"));
+    // Those that are ready are as many without it.
+    pods.evict("unready", &EvictParams::default()).await.unwrap();
+    let gone = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
+    pods.patch_status("c", &PatchParams::default(), &merge(&gone)).await.unwrap();
+    assert_eq!(told().await, (4, 1, 0));
+    let refusal = pods.evict("c", &EvictParams::default()).await;
+    assert_eq!(refused(refusal), code(429, "TooManyRequests"));
+    let always = json!({"spec": {"unhealthyPodEvictionPolicy": "AlwaysAllow"}});
+    budgets.patch("two", &PatchParams::default(), &merge(&always)).await.unwrap();
+    pods.evict("c", &EvictParams::default()).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_share_is_of_the_pods_that_their_owners_want() {
+    let server = server();
+    let client = admin(&server);
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let sets: Api<ReplicaSet> = Api::default_namespaced(client.clone());
+    let budgets: Api<PodDisruptionBudget> = Api::default_namespaced(client);
+    let set = serde_json::from_value(json!({"metadata": {"name": "set"}, "spec": {"replicas": 4,
+        "selector": {"matchLabels": {"app": "x"}}, "template": {
+            "metadata": {"labels": {"app": "x"}},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}}}}));
+    let set = sets.create(&PostParams::default(), &set.unwrap()).await.unwrap();
+    let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "set",
+        "uid": set.metadata.uid, "controller": true}]);
+    let ready = json!({"status": {"phase": "Running",
+        "conditions": [{"type": "Ready", "status": "True"}]}});
+    for name in ["a", "b", "c"] {
+        let mut pod = pod(name, Some("mac"));
+        pod.metadata.owner_references = serde_json::from_value(owner.clone()).unwrap();
+        pods.create(&PostParams::default(), &pod).await.unwrap();
+        pods.patch_status(name, &PatchParams::default(), &merge(&ready)).await.unwrap();
+    }
+    let budget = serde_json::from_value(json!({"metadata": {"name": "half"},
+        "spec": {"maxUnavailable": "50%", "selector": {}}}));
+    budgets.create(&PostParams::default(), &budget.unwrap()).await.unwrap();
+    let allowed = async || {
+        let status = budgets.get("half").await.unwrap().status.unwrap();
+        (status.expected_pods, status.desired_healthy, status.disruptions_allowed)
+    };
+    assert_eq!(allowed().await, (4, 2, 1));
+    let fewer = json!({"spec": {"replicas": 2}});
+    sets.patch("set", &PatchParams::default(), &merge(&fewer)).await.unwrap();
+    assert_eq!(allowed().await, (2, 1, 2));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use applecart_sim::kubernetes::{ApiServer, Registry};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Service};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use serde_json::json;
+use kube::api::{
+    Api, ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
+};
+use serde_json::{Value, json};
 
 use crate::fixture::{
     admin, clock, code, config_map, merge, pod, refused, server, widget, widget_definition, widgets,
@@ -139,6 +142,87 @@ async fn a_pods_specification_is_fixed() {
     let node = json!({"spec": {"nodeName": "mac"}});
     let refusal = pods.patch("a", &params, &Patch::Strategic(&node)).await;
     assert_eq!(refused(refusal), code(422, "Invalid"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_could_not_run_is_refused_and_no_field_is_null() {
+    let server = server();
+    let pods: Api<DynamicObject> =
+        Api::default_namespaced_with(admin(&server), &ApiResource::erase::<Pod>(&()));
+    let made = async |name: &str, spec: Value| {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": spec});
+        let pod: DynamicObject = serde_json::from_value(pod).unwrap();
+        pods.create(&PostParams::default(), &pod).await
+    };
+    let spec = |container: Value| json!({"containers": [container]});
+    let sized = |resources: Value| json!({"containers": [{"name": "c", "image": "i", "resources": resources}]});
+    let mut sometimes = spec(json!({"name": "c", "image": "i"}));
+    sometimes["restartPolicy"] = json!("Sometimes");
+    let over = json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}});
+    for (wrong, number, reason) in [
+        (spec(json!({"name": "", "image": "i"})), 422, "Invalid"),
+        (spec(json!({"name": "C", "image": "i"})), 422, "Invalid"),
+        (sometimes, 422, "Invalid"),
+        (sized(over), 422, "Invalid"),
+        (sized(json!({"limits": {"cpu": "lots"}})), 400, "BadRequest"),
+    ] {
+        assert_eq!(refused(made("wrong", wrong.clone()).await), code(number, reason), "{wrong}");
+    }
+    let size = json!({"cpu": "1", "memory": "1Gi"});
+    let same = json!({"cpu": "1000m", "memory": "1024Mi"});
+    for (name, resources, class) in [
+        ("a", json!({"requests": same, "limits": size}), "Guaranteed"),
+        ("b", json!({"limits": size}), "Guaranteed"),
+        ("c", json!({"requests": {"cpu": 1}}), "Burstable"),
+        ("d", json!({}), "BestEffort"),
+    ] {
+        let pod = made(name, sized(resources)).await.unwrap();
+        assert_eq!(pod.data["status"]["qosClass"], class, "{name}");
+        assert!(pod.data["spec"].get("initContainers").is_none(), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deployment_and_a_service_say_what_was_left_out_and_keep_their_selector() {
+    let server = server();
+    let client = admin(&server);
+    let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
+    let services: Api<Service> = Api::default_namespaced(client);
+    let deployment = |label: &str| -> Deployment {
+        serde_json::from_value(json!({"metadata": {"name": "web"}, "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": label}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]}}}}))
+        .unwrap()
+    };
+    let params = PostParams::default();
+    let refusal = deployments.create(&params, &deployment("other")).await;
+    assert_eq!(refused(refusal), code(422, "Invalid"));
+    let web = deployments.create(&params, &deployment("web")).await.unwrap();
+    let strategy = json!(web.spec.unwrap().strategy);
+    let rolling = json!({"maxSurge": "25%", "maxUnavailable": "25%"});
+    assert_eq!(strategy, json!({"type": "RollingUpdate", "rollingUpdate": rolling}));
+    let other = json!({"spec": {"selector": {"matchLabels": {"app": "other"}},
+        "template": {"metadata": {"labels": {"app": "other"}}}}});
+    let refusal = deployments.patch("web", &PatchParams::default(), &merge(&other)).await;
+    assert_eq!(refused(refusal), code(422, "Invalid"));
+    let service = |protocol: Value| -> Service {
+        serde_json::from_value(json!({"metadata": {"name": "web"},
+            "spec": {"ports": [{"port": 80, "protocol": protocol}]}}))
+        .unwrap()
+    };
+    let refusal = services.create(&params, &service(json!("ICMP"))).await;
+    assert_eq!(refused(refusal), code(422, "Invalid"));
+    let web = services.create(&params, &service(Value::Null)).await.unwrap();
+    let spec = json!(web.spec.unwrap());
+    assert_eq!(
+        (&spec["type"], &spec["ports"][0]["protocol"]),
+        (&json!("ClusterIP"), &json!("TCP"))
+    );
+    let moved = json!({"spec": {"ports": [{"port": 81}]}});
+    let moved = services.patch("web", &PatchParams::default(), &merge(&moved)).await.unwrap();
+    assert_eq!(json!(moved.spec.unwrap())["clusterIP"], spec["clusterIP"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -216,7 +216,7 @@ fn pods() -> Vec<Case> {
         case("Pod: bind twice", around(plain(), vec![bind(), bind()])),
         case("Pod: evict", around(plain(), vec![evict(), get(one(PODS))])),
         case("Pod: evict nothing", vec![evict()]),
-        case("Pod: evict under a budget", {
+        case("Pod: evict one that does not run under a budget", {
             let mut story = vec![post(budgets, budget)];
             story.extend(around(plain(), vec![evict()]));
             story.push(delete(one(budgets)));

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 
-use super::quantity::thousandths;
+use crate::kubernetes::quantity::thousandths;
 
 const SCHEDULER_NAME: &str = "default-scheduler";
 /// How many Pods a Node takes that does not say, as the kubelet's default.

@@ -1,7 +1,7 @@
 //! Kubernetes' quantities: `250m`, `8`, `16Gi`, `1.5e3`. No I/O.
 
 /// A quantity in thousandths, rounded up; nothing if the text is none.
-pub(super) fn thousandths(text: &str) -> Option<i128> {
+pub(crate) fn thousandths(text: &str) -> Option<i128> {
     let digits = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '+' | '-')));
     let (number, suffix) = text.split_at(digits.unwrap_or(text.len()));
     let factor: f64 = match suffix {
@@ -21,6 +21,8 @@ pub(super) fn thousandths(text: &str) -> Option<i128> {
         "Ti" => 1024.0_f64.powi(4),
         "Pi" => 1024.0_f64.powi(5),
         "Ei" => 1024.0_f64.powi(6),
+        // Not `inf`, which is a number to others.
+        _ if number.is_empty() => return None,
         _ => return text.parse::<f64>().ok().map(to_thousandths),
     };
     number.parse::<f64>().ok().map(|number| to_thousandths(number * factor))
@@ -51,6 +53,8 @@ mod tests {
             ("2k", Some(2_000_000)),
             ("1u", Some(1)),
             ("500mb", None),
+            ("lots", None),
+            ("inf", None),
             ("", None),
         ] {
             assert_eq!(thousandths(text), value, "{text:?}");
