@@ -146,16 +146,9 @@ async fn strike(world: &World, bug: Bug) -> bool {
     let scaleway = world.scaleway();
     let hosts = scaleway.hosts();
     let used = hosts.iter().find(|host| world.is_bootstrapped(&host.id));
-    // Long before it is a Node, somebody's work is on it.
-    let touched = hosts
-        .iter()
-        .find(|host| world.sight().is_used(&host.id) && !world.is_bootstrapped(&host.id));
     let free = hosts.iter().find(|host| host.name.starts_with(POOL_PREFIX));
     match bug {
-        Bug::PoolUnwiped => touched.is_some_and(|host| {
-            scaleway.rename_host(&host.id, &format!("{POOL_PREFIX}by-hand"));
-            true
-        }),
+        Bug::PoolUnwiped => hosts.iter().any(|host| return_touched(world, host)),
         Bug::TwoHosts => used.zip(free).is_some_and(|(used, free)| {
             scaleway.rename_host(&free.id, &used.name);
             true
@@ -179,12 +172,6 @@ async fn strike(world: &World, bug: Bug) -> bool {
             scaleway.order_host(&HostSpec::named("bought"));
             true
         }
-        Bug::GivenUp => match free {
-            Some(host) => {
-                scaleway.client().schedule_deletion(&host.zone, &host.id).await.is_ok()
-            }
-            None => false,
-        },
         Bug::RentedTwice => hosts.iter().any(|host| buy_again(world, host)),
         Bug::TwoOwners => share_host(world).await,
         Bug::Binding => {
@@ -232,6 +219,7 @@ async fn strike_others(world: &World, bug: Bug, used: Option<&HostView>) -> bool
         (Bug::Surplus, _) => add_runner(world).await,
         (Bug::Accounts, _) => take_account(world).await,
         (Bug::SpareAccount, _) => make_account(world).await,
+        (Bug::GivenUp, _) => give_up(world).await,
         (Bug::Chatter, _) => {
             tokio::time::sleep(Duration::from_mins(5)).await;
             tell_again(world).await;
@@ -398,6 +386,24 @@ async fn take_busy(world: &World, bug: Bug) -> bool {
     let freed = json!({"metadata": {"finalizers": null}});
     let freed = pods.patch(&name, &PatchParams::default(), &Patch::Merge(&freed)).await.is_ok();
     freed && pods.delete(&name, &DeleteParams::default().grace_period(0)).await.is_ok()
+}
+
+/// Returns a host on which a bootstrap has only begun: long before it is a Node, somebody's work
+/// is on it.
+fn return_touched(world: &World, host: &HostView) -> bool {
+    let touched = world.sight().is_used(&host.id) && !world.is_bootstrapped(&host.id);
+    if touched {
+        world.scaleway().rename_host(&host.id, &format!("{POOL_PREFIX}by-hand"));
+    }
+    touched
+}
+
+async fn give_up(world: &World) -> bool {
+    let hosts = world.scaleway().hosts();
+    let Some(host) = hosts.iter().find(|host| host.name.starts_with(POOL_PREFIX)) else {
+        return false;
+    };
+    world.scaleway().client().schedule_deletion(&host.zone, &host.id).await.is_ok()
 }
 
 async fn make_account(world: &World) -> bool {
