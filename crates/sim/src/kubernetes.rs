@@ -3,8 +3,8 @@
 //! # Flow
 //! A request is read ([`Identity`], path, query) → passes the [`Gate`] → is performed at once on
 //! plain JSON under one lock → the built-in controllers (garbage collection, namespaces, tokens,
-//! definitions, budgets) act, still within the request → is shown as the client wants it: whole, metadata,
-//! or a table.
+//! definitions, budgets) act, still within the request → is shown as the client wants it: whole,
+//! metadata, or a table.
 //!
 //! # Guarantees
 //! - The same requests in the same order, with the same seed and clock, give the same answers.

@@ -100,21 +100,18 @@ impl State {
             (least, _) => Some((count(pods.len()), share(least, 0))),
         };
         let mut status = budget["status"].clone();
-        let reason = match counts {
-            Some((expected, desired)) => {
-                // One that covers nothing yet allows nothing.
-                let spare = if expected > 0 { (healthy - desired).max(0) } else { 0 };
-                status["currentHealthy"] = json!(healthy);
-                status["desiredHealthy"] = json!(desired);
-                status["expectedPods"] = json!(expected);
-                status["disruptionsAllowed"] = json!(spare);
-                if spare > 0 { "SufficientPods" } else { "InsufficientPods" }
-            }
+        let reason = if let Some((expected, desired)) = counts {
+            // One that covers nothing yet allows nothing.
+            let spare = if expected > 0 { (healthy - desired).max(0) } else { 0 };
+            status["currentHealthy"] = json!(healthy);
+            status["desiredHealthy"] = json!(desired);
+            status["expectedPods"] = json!(expected);
+            status["disruptionsAllowed"] = json!(spare);
+            if spare > 0 { "SufficientPods" } else { "InsufficientPods" }
+        } else {
             // Nobody knows how many there should be.
-            None => {
-                status["disruptionsAllowed"] = json!(0);
-                "SyncFailed"
-            }
+            status["disruptionsAllowed"] = json!(0);
+            "SyncFailed"
         };
         status["observedGeneration"] = budget["metadata"]["generation"].clone();
         status["conditions"] = json!([condition(budget, reason, now)]);

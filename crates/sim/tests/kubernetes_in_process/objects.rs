@@ -156,7 +156,7 @@ async fn a_pod_that_could_not_run_is_refused_and_no_field_is_null() {
         pods.create(&PostParams::default(), &pod).await
     };
     let spec = |container: Value| json!({"containers": [container]});
-    let sized = |resources: Value| json!({"containers": [{"name": "c", "image": "i", "resources": resources}]});
+    let sized = |resources: Value| spec(json!({"name": "c", "image": "i", "resources": resources}));
     let mut sometimes = spec(json!({"name": "c", "image": "i"}));
     sometimes["restartPolicy"] = json!("Sometimes");
     let over = json!({"requests": {"cpu": "2"}, "limits": {"cpu": "1"}});
