@@ -52,8 +52,8 @@ pub const TABLES: [(&str, &[&str]); 2] = [
 /// has no way to the address of `en0`, where the world reaches the host: in parentheses that is
 /// looked up with each packet, so it survives a new one. (`self` there matches nothing on macOS.)
 /// A guest chooses its source by itself: one that is no VM's is dropped, but for the question for
-/// an address, which has none. Over IPv6 it reaches nothing: macOS gives VMs addresses there that no
-/// table could list, and all VMs are on the one bridge.
+/// an address, which has none. Over IPv6 it reaches nothing: macOS gives VMs addresses there that
+/// no table could list, and all VMs are on the one bridge.
 pub const ANCHOR_RULES: &str = "\
 # What VMs may not reach. Written by Applecart; edits here are lost.
 table <vm_sources> { 192.168.64.0/22 }
