@@ -193,10 +193,10 @@ done
 /// What is loaded is parsed before anything is touched, and nothing else is: a mistake of another's
 /// in the main file must not keep a flushed anchor open. And each load happens as a whole or not at
 /// all: a host that is closed stays so. Another pfctl at the same moment makes a load fail as busy,
-/// and it is tried again. Only where it fails for good does what older versions left in the anchor go
-/// first, and only if `$2` is `empty`: then what stands in for the anchor is evaluated, and holds
-/// VMs back from before the anchor is emptied until it is loaded again, whoever does that. With
-/// `keep` it is only tried longer. Our tables in the main ruleset go in any case.
+/// and it is tried again. Only where it fails for good does what older versions left in the anchor
+/// go first, and only if `$2` is `empty`: then what stands in for the anchor is evaluated, and
+/// holds VMs back from before the anchor is emptied until it is loaded again, whoever does that.
+/// With `keep` it is only tried longer. Our tables in the main ruleset go in any case.
 pub const LOAD_FIREWALL: Script = Script {
     name: "load the firewall",
     text: r#"set -eu
