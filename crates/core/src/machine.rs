@@ -38,7 +38,7 @@ mod upkeep;
 pub use action::{Action, Exactly, Identity};
 pub use claim::needs_name;
 pub use decide::{Decision, decide};
-pub(crate) use leftovers::{remove_identity, remove_node};
+pub(crate) use leftovers::{remove_access, remove_account, remove_node};
 pub use limits::{Limits, Tiers};
 pub use observed::{
     Bootstrap, Bound, Candidate, Candidates, Credentials, Guest, Host, HostRead, HostState, Image,

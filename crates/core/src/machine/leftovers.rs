@@ -55,10 +55,11 @@ fn is_dead(now: Timestamp, node: &Node, limits: &Limits) -> bool {
     node.silent_since.is_none_or(|then| since(now, then) >= limits.silent)
 }
 
-/// C5: what still stands outside of a Mac that is not ours any more, one thing at a time. Its
-/// identity first: an agent that is still up would register its Node anew.
+/// C5: what still stands outside of a Mac that is not ours any more, one thing at a time. The
+/// agent's access first: one that is still up would register its Node anew. Its account last: it
+/// says whose the name is, and whoever bears that next shall find nothing of ours (LH14).
 pub(super) fn all(seen: &Observed) -> Option<Decision> {
-    of_object(seen).or_else(|| of_host(seen))
+    access(seen).or_else(|| of_host(seen)).or_else(|| account(seen))
 }
 
 /// The Pods and the Node of a host that we had.
@@ -68,18 +69,37 @@ pub(super) fn of_host(seen: &Observed) -> Option<Decision> {
 
 /// The agent's identity and the host's Secret: ours, whatever became of the host.
 pub(super) fn of_object(seen: &Observed) -> Option<Decision> {
-    let action = remove_identity(&seen.identity, seen.credentials.stored.as_ref())?;
+    access(seen).or_else(|| account(seen))
+}
+
+fn access(seen: &Observed) -> Option<Decision> {
+    let action = remove_access(&seen.identity, seen.credentials.stored.as_ref())?;
     Some(act(action, Reason::CleaningUp))
 }
 
-/// The next part of an agent's identity, or the Secret with the host's password and key, to go.
-pub(crate) fn remove_identity(
+fn account(seen: &Observed) -> Option<Decision> {
+    Some(act(remove_account(&seen.identity)?, Reason::CleaningUp))
+}
+
+/// The next thing to go of what opens the cluster to an agent, or its host to us: its token, its
+/// binding, the Secret with the host's password and key.
+pub(crate) fn remove_access(
     identity: &BTreeMap<Identity, Exactly>,
     stored: Option<&Exactly>,
 ) -> Option<Action> {
-    let last = identity.last_key_value().map(|(part, exactly)| (*part, exactly.clone()));
-    last.map(|(part, exactly)| Action::DeleteIdentity { part, exactly })
-        .or_else(|| stored.cloned().map(Action::DeleteCredentials))
+    let access = [Identity::Token, Identity::Binding];
+    let part = access.into_iter().find_map(|part| remove(identity, part));
+    part.or_else(|| stored.cloned().map(Action::DeleteCredentials))
+}
+
+/// The account, once nothing else is left that bears its name.
+pub(crate) fn remove_account(identity: &BTreeMap<Identity, Exactly>) -> Option<Action> {
+    remove(identity, Identity::ServiceAccount)
+}
+
+fn remove(identity: &BTreeMap<Identity, Exactly>, part: Identity) -> Option<Action> {
+    let exactly = identity.get(&part)?.clone();
+    Some(Action::DeleteIdentity { part, exactly })
 }
 
 /// The next Pod on a Node to go, else the Node.

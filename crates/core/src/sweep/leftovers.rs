@@ -9,7 +9,9 @@ use super::class::{Class, Names, classify};
 use super::memory::Sightings;
 use super::observed::{HostLease, Inventory, Owners, ZoneRead};
 use super::survey::Task;
-use crate::machine::{Action, Exactly, Guest, Host, Identity, Node, remove_identity, remove_node};
+use crate::machine::{
+    Action, Exactly, Guest, Host, Identity, Node, remove_access, remove_account, remove_node,
+};
 
 /// What there is in Kubernetes under the name of one object, besides that.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,11 +50,14 @@ pub fn clean_up(task: &CleanUp, left: &Leftovers, owners: &Owners) -> Option<Act
     if owners.by_name(&task.machine).next().is_some() {
         return None;
     }
-    remove_identity(&left.identity, left.credentials.as_ref()).or_else(|| {
+    let node = || {
         let wanted = task.node.as_ref()?.to_string();
         let node = left.node.as_ref().filter(|node| node.provider_id.as_ref() == Some(&wanted))?;
         Some(remove_node(node, &left.guests))
-    })
+    };
+    remove_access(&left.identity, left.credentials.as_ref())
+        .or_else(node)
+        .or_else(|| remove_account(&left.identity))
 }
 
 /// What was left behind a full interval ago, too. All zones must have been listed.

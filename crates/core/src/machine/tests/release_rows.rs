@@ -220,6 +220,30 @@ fn wiped_rows() -> Vec<Row> {
             Reason::CleaningUp,
         ),
         (
+            "wiped, password and account left: a namesake takes the name once that goes (LH14)",
+            with(released(wiped.clone()), |s| {
+                s.identity = identity(&[Identity::ServiceAccount]);
+                s.credentials.stored = Some(exactly());
+            }),
+            Some(Action::DeleteCredentials(exactly())),
+            Reason::CleaningUp,
+        ),
+        (
+            "wiped, Node and account left",
+            with(released(wiped.clone()), |s| {
+                s.identity = identity(&[Identity::ServiceAccount]);
+                s.node = Some(node());
+            }),
+            Some(Action::DeleteNode { uid: "node-1".into() }),
+            Reason::CleaningUp,
+        ),
+        (
+            "wiped, account left",
+            with(released(wiped.clone()), |s| s.identity = identity(&[Identity::ServiceAccount])),
+            Some(Action::DeleteIdentity { part: Identity::ServiceAccount, exactly: exactly() }),
+            Reason::CleaningUp,
+        ),
+        (
             "wiped, a sealed password and a pin left (S17, C5)",
             with(released(wiped.clone()), |s| s.credentials.stored = Some(exactly())),
             Some(Action::DeleteCredentials(exactly())),

@@ -92,7 +92,7 @@ fn a_node_of_a_host_that_we_never_had_is_left_alone() {
 }
 
 #[test]
-fn identity_goes_before_pods_and_the_node_goes_last() {
+fn access_goes_before_pods_and_node_and_the_account_goes_last() {
     let guest = |name: &str| Guest {
         namespace: "runners".into(),
         name: name.into(),
@@ -120,7 +120,7 @@ fn identity_goes_before_pods_and_the_node_goes_last() {
         node: Some(node(1)),
         guests: vec![Guest { forced: false, ..guest("runs") }, guest("stuck")],
     };
-    for (part, exactly) in Identity::ALL.map(part).into_iter().rev() {
+    for (part, exactly) in [Identity::Token, Identity::Binding].map(part) {
         assert_eq!(next(&left), Some(machine::Action::DeleteIdentity { part, exactly }));
         left.identity.remove(&part);
     }
@@ -136,6 +136,9 @@ fn identity_goes_before_pods_and_the_node_goes_last() {
     let again = Owners::new(vec![owner(NAME, None)]);
     assert_eq!(clean_up(&task(), &left, &again), None, "somebody bears the name again");
     left.node = Some(node(2));
+    let (part, exactly) = part(Identity::ServiceAccount);
+    assert_eq!(next(&left), Some(machine::Action::DeleteIdentity { part, exactly }));
+    left.identity.clear();
     assert_eq!(next(&left), None, "another host's Node");
 }
 
