@@ -107,6 +107,9 @@ pub enum Story {
     Drain,
     /// A pool gets another image: its two runners are replaced.
     RollImage,
+    /// The provider is upgraded under a job, and brings another Tart: the Mac is emptied for it,
+    /// and takes runners again (V7).
+    Update,
     /// A runner gets a job, and its pool is deleted: the job ends first (LH8).
     DeletePool,
     /// A Machine comes while two providers believe to lead, until the older one stops; then it goes
@@ -241,7 +244,7 @@ impl Story {
             Self::Lock | Self::WornOut => Leaves::Quarantined,
             Self::LegacyStranded => Leaves::Stranded,
             Self::Detach | Self::Move => Leaves::Working,
-            Self::Job | Self::Outage => Leaves::Fleet(1),
+            Self::Job | Self::Outage | Self::Update => Leaves::Fleet(1),
             Self::RollImage => Leaves::Fleet(2),
             Self::Claim
             | Self::Scale
@@ -286,7 +289,7 @@ impl Story {
             Self::WornOut => recovery::wear_out(world).await,
             Self::AutoOrder => hosts::ask_for_hosts(world).await,
             Self::ForceDelete => fleet(world, 2).await,
-            Self::Job | Self::Drain | Self::Outage | Self::DeletePool => {
+            Self::Job | Self::Drain | Self::Outage | Self::Update | Self::DeletePool => {
                 pods::keep_idle(world, 1).await
             }
             Self::RollImage => pods::keep_idle(world, 2).await,
@@ -365,6 +368,7 @@ impl Story {
             Self::Job => pods::one_job(world).await,
             Self::Drain => pods::drain(world).await,
             Self::RollImage => pods::roll_image(world).await,
+            Self::Update => pods::update(world).await,
             Self::DeletePool => pods::delete_pool(world).await,
             Self::Namesakes => sharing::namesakes(world).await,
             Self::Twins => sharing::twins(world).await,
