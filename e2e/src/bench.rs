@@ -259,7 +259,7 @@ fn start_provider(
         .args(["provider", "--claim-settle=0s", "--leader-elect=false"])
         // Who has its host waits for a token that nobody fills in here: looking for it shall not be
         // what keeps the API server busy.
-        .arg("--look-interval=5m")
+        .arg("--look-interval=1h")
         .args(["--secrets-namespace", NAMESPACE, "--health-probe-bind-address=0"])
         .arg("--metrics-bind-address=0")
         .arg(format!("--api-server-url={}", plane.server()))
