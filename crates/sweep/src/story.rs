@@ -20,6 +20,8 @@ use steps::{empty_fleet, fleet, has_host, reach};
 
 /// How long two providers both believe to lead: longer than a claim and a bootstrap take.
 const OVERLAP: Duration = Duration::from_mins(4);
+/// How long eight bootstraps take that fail at once, with the waits between them, and an exchange.
+const EIGHT_FAILURES: Duration = Duration::from_hours(1);
 /// Names of Machines here, by which an orphan is known.
 const CLAIM_PREFIX: &str = "macs-";
 /// How long a host may not be deleted yet: its Lease goes when it does, after any silence.
@@ -121,6 +123,11 @@ pub enum Story {
     TwoLeadersEarly,
     /// A Machine goes, and its host with it, while two providers believe to lead (G7).
     TwoLeadersTerminate,
+    /// A bootstrap fails eight times while two providers believe to lead, until the older one stops:
+    /// one reboot, one exchange (G7, LH21).
+    TwoLeadersSwap,
+    /// An object is deleted by force, and two sweeps return its host at once (G7).
+    TwoLeadersSweep,
     /// Two Machines of one name, in two namespaces: the second waits for its turn (LH14).
     Namesakes,
     /// Two Machines of one name, in two namespaces, come at the same moment (LH14).
@@ -183,11 +190,11 @@ impl Story {
         let (hosts, machines) = match self {
             Self::Rescale => (6, 0),
             Self::Scale | Self::Token | Self::Outage | Self::Twins => (3, 1),
-            Self::ForceDelete => (3, 2),
+            Self::ForceDelete | Self::TwoLeadersSweep => (3, 2),
             Self::SweepRace => (4, 1),
             Self::Refill | Self::WornOut => (1, 0),
             Self::AutoOrder => (0, 0),
-            Self::FailThrice | Self::FailEight | Self::FailForever => (2, 0),
+            Self::FailThrice | Self::FailEight | Self::FailForever | Self::TwoLeadersSwap => (2, 0),
             _ => (2, 1),
         };
         let leaders = matches!(
@@ -196,6 +203,8 @@ impl Story {
                 | Self::TwoLeadersRelease
                 | Self::TwoLeadersEarly
                 | Self::TwoLeadersTerminate
+                | Self::TwoLeadersSwap
+                | Self::TwoLeadersSweep
         );
         let providers = if leaders { 2 } else { 1 };
         Size { hosts, machines, providers, neighbour: self == Self::Neighbours }
@@ -206,7 +215,7 @@ impl Story {
         let usual = Install::default();
         match self {
             Self::LegacyStranded => Install { default_pool: false, ..usual },
-            Self::ForceDelete => {
+            Self::ForceDelete | Self::TwoLeadersSweep => {
                 Install { claim_prefix: Some(CLAIM_PREFIX), sweep_interval: SOON, ..usual }
             }
             Self::Terminate
@@ -255,6 +264,8 @@ impl Story {
             | Self::FailEight
             | Self::FailForever
             | Self::ForceDelete
+            | Self::TwoLeadersSwap
+            | Self::TwoLeadersSweep
             | Self::SweepRace
             | Self::Token
             | Self::UpgradeAnywhere
@@ -284,7 +295,7 @@ impl Story {
             | Self::Rescale => Ok(()),
             Self::Refill | Self::Neighbours => hosts::empty_pool(world),
             Self::FailThrice => recovery::fail(world, 3),
-            Self::FailEight => recovery::fail(world, 8),
+            Self::FailEight | Self::TwoLeadersSwap => recovery::fail(world, 8),
             Self::FailForever => recovery::fail(world, usize::MAX),
             Self::WornOut => recovery::wear_out(world).await,
             Self::AutoOrder => hosts::ask_for_hosts(world).await,
@@ -297,12 +308,8 @@ impl Story {
                 fleet(world, 1).await?;
                 hosts::name_no_pool(world).await
             }
-            Self::TwoLeadersRelease | Self::TwoLeadersTerminate => {
-                world.stop(&Process::SecondProvider);
-                fleet(world, 1).await?;
-                world.start_again(&Process::SecondProvider);
-                Ok(())
-            }
+            Self::TwoLeadersRelease | Self::TwoLeadersTerminate => one_leader(world, 1).await,
+            Self::TwoLeadersSweep => one_leader(world, 2).await,
             _ => fleet(world, 1).await,
         }
     }
@@ -336,6 +343,12 @@ impl Story {
                 fleet(world, 1).await?;
                 empty_fleet(world).await
             }
+            Self::TwoLeadersSwap => {
+                scale(world, 1).await?;
+                tokio::time::sleep(EIGHT_FAILURES).await;
+                world.stop(&Process::Provider);
+                fleet(world, 1).await
+            }
             Self::TwoLeadersRelease => empty_fleet(world).await,
             Self::Roll => hosts::roll(world).await,
             Self::Refill => hosts::refill(world).await,
@@ -351,7 +364,7 @@ impl Story {
             Self::Lock => hosts::lock(world).await,
             Self::Detach => hosts::detach(world).await,
             Self::Move => hosts::move_away(world).await,
-            Self::ForceDelete => hosts::force_delete(world).await,
+            Self::ForceDelete | Self::TwoLeadersSweep => hosts::force_delete(world).await,
             Self::SweepRace => hosts::race(world).await,
             Self::FailThrice | Self::FailEight | Self::FailForever => {
                 scale(world, 1).await?;
@@ -375,6 +388,14 @@ impl Story {
             Self::Neighbours => sharing::neighbours(world).await,
         }
     }
+}
+
+/// Waits for so many Machines that one provider made; from then on there are two.
+async fn one_leader(world: &World, machines: usize) -> Result<(), String> {
+    world.stop(&Process::SecondProvider);
+    fleet(world, machines).await?;
+    world.start_again(&Process::SecondProvider);
+    Ok(())
 }
 
 async fn grow_and_shrink(world: &World, sizes: &[u32]) -> Result<(), String> {
