@@ -256,7 +256,7 @@ struct Waits {
     #[arg(long, default_value = "15m", value_parser = duration)]
     upkeep_interval: Duration,
     /// How long an update may wait on a Mac until no VM runs there before its Node is cordoned, one
-    /// of a fleet at a time; 0 never does. Warm runners make room then; no Pod is deleted for it.
+    /// of a fleet at a time; 0 never does. Idle runners go then; jobs end first.
     #[arg(long, default_value = "1h", value_parser = duration)]
     update_drain_after: Duration,
     /// First wait after a failed bootstrap; it doubles up to ten times as long.

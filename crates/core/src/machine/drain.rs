@@ -1,14 +1,14 @@
 //! A Mac on which an update waits until no VM runs is emptied, so that it can come: warm runners
-//! replace each other for ever (V7). One of a fleet at a time; no Pod is deleted for it.
+//! replace each other for ever (V7). One of a fleet at a time; of Pods, only idle runners go for it.
 
 use applecart_api::machine::ScalewayAppleSiliconMachineStatus;
 use jiff::Timestamp;
 
 use super::action::Action;
 use super::decide::since;
-use super::leftovers::ours;
+use super::leftovers::{delete, ours};
 use super::limits::Limits;
-use super::observed::Observed;
+use super::observed::{Guest, Observed};
 use super::status::{DRAINING, POSTPONED, UP_TO_DATE};
 
 /// Since when something waits on a Mac until no VM runs, by what was told of it.
@@ -20,13 +20,18 @@ pub fn postponed_since(status: &ScalewayAppleSiliconMachineStatus) -> Option<Tim
 }
 
 /// What to do about the Node of a Mac on which no step runs: it takes no new Pods once something
-/// has waited too long, and takes them again when nothing waits any more.
+/// has waited too long, then its idle runners go, and it takes Pods again when nothing waits any
+/// more. Whatever else runs there ends by itself.
 pub(super) fn next(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Action> {
     let node = ours(seen)?;
     let uid = node.uid.clone();
     match postponed_since(&seen.object.status) {
         None => node.draining.then_some(Action::Uncordon { uid }),
-        // Whoever is not as we would leave it, a person cordoned or let go.
+        Some(_) if node.draining && node.cordoned => {
+            let idle = |guest: &&Guest| guest.runner && !guest.busy && !guest.deleting;
+            seen.guests.iter().find(idle).map(|guest| delete(guest, false))
+        }
+        // A person cordoned it, or let it go.
         Some(_) if node.draining || node.cordoned || !node.ready => None,
         Some(then) => {
             let due = !limits.drain.is_zero() && since(now, then) >= limits.drain;

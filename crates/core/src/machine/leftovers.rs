@@ -140,7 +140,7 @@ pub(super) fn ours(seen: &Observed) -> Option<&Node> {
     is_ours.then_some(node)
 }
 
-fn delete(guest: &Guest, force: bool) -> Action {
+pub(super) fn delete(guest: &Guest, force: bool) -> Action {
     Action::DeleteGuest {
         namespace: guest.namespace.clone(),
         name: guest.name.clone(),

@@ -364,7 +364,7 @@ pub struct Node {
 
 /// A Pod on the Mac.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "four facts, each seen on its own")]
+#[allow(clippy::struct_excessive_bools, reason = "facts, each seen on its own")]
 pub struct Guest {
     /// Namespace.
     pub namespace: String,
@@ -374,6 +374,8 @@ pub struct Guest {
     pub uid: String,
     /// See `uid`.
     pub version: String,
+    /// A pool's runner: another takes its place.
+    pub runner: bool,
     /// A job claimed it, and it has not ended.
     pub busy: bool,
     /// Being deleted.

@@ -91,6 +91,7 @@ fn guest(name: &str) -> Guest {
         name: name.into(),
         uid: format!("{name}-uid"),
         version: "3".into(),
+        runner: true,
         busy: false,
         deleting: false,
         forced: false,

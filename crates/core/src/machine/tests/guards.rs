@@ -353,8 +353,15 @@ fn every_state_of_an_update_that_waits_for_vms_guards_what_it_does_to_a_node() {
         UPKEEP,
         PROVIDER_ID,
         (2, |seen, way| seen.first_to_drain = way == 1),
+        (4, |seen, way| {
+            let (idle, busy) = (guest("idle"), Guest { busy: true, ..guest("job") });
+            let other = Guest { runner: false, ..guest("other") };
+            let going = Guest { deleting: true, ..guest("going") };
+            seen.guests = vec![other, busy, going, idle];
+            seen.guests.truncate(way + 1);
+        }),
     ];
-    assert_guarded(&dimensions, &[UPDATING, &["StartUpkeep", "RecordBootstrap"]]);
+    assert_guarded(&dimensions, &[UPDATING, &["DeleteGuest", "StartUpkeep", "RecordBootstrap"]]);
 }
 
 #[test]

@@ -352,6 +352,16 @@ fn a_mac_that_is_emptied_for_an_update_says_so_and_takes_pods_again_after_it() {
     let drained = Node { cordoned: true, draining: true, ..node() };
     let mut seen = with(waiting(60, true), |seen| seen.node = Some(drained.clone()));
     assert_eq!(next(&seen).action, None, "its VMs end by themselves");
+    let job = Guest { busy: true, ..guest("job") };
+    let other = Guest { runner: false, ..guest("other") };
+    let going = Guest { deleting: true, ..guest("going") };
+    seen.guests = vec![job, other, going];
+    assert_eq!(next(&seen).action, None, "jobs, other people's Pods, and who goes already");
+    seen.guests.push(guest("idle"));
+    let gone = next(&seen).action;
+    let idle = |name: &str, force: bool| name == "idle" && !force;
+    assert!(matches!(gone, Some(Action::DeleteGuest { name, force, .. }) if idle(&name, force)));
+    seen.guests.clear();
     seen.upkeep = Upkeep::Ended(Upkept::Postponed("Tart waits".into()));
     let status = recorded(&seen);
     let message = "Tart waits; its Node is cordoned until they have ended";

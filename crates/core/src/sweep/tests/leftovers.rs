@@ -98,6 +98,7 @@ fn access_goes_before_pods_and_node_and_the_account_goes_last() {
         name: name.into(),
         uid: format!("uid-of-{name}"),
         version: "1".into(),
+        runner: true,
         busy: false,
         deleting: true,
         forced: true,

@@ -43,7 +43,8 @@ pub async fn read(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     let working = turn.seen.bootstrap != Bootstrap::None;
     let there = node(&context.client, &name);
     turn.seen.node = context.memory.nodes.get(&name, &turn.reading, there).await?;
-    if parting || (!settled && !working && turn.seen.node.is_some()) {
+    let draining = turn.seen.node.as_ref().is_some_and(|node| node.draining);
+    if parting || draining || (!settled && !working && turn.seen.node.is_some()) {
         turn.seen.guests = guests(&context.client, &name).await?;
     }
     turn.seen.first_to_drain = is_first_to_drain(context, &turn.object);
@@ -171,6 +172,7 @@ fn guest(pod: &Pod) -> Guest {
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
         version: pod.resource_version().unwrap_or_default(),
+        runner: pod.labels().contains_key(label::RUNNER_POOL),
         busy: is_busy(pod),
         deleting,
         forced: deleting && pod.metadata.deletion_grace_period_seconds.unwrap_or(0) == 0,

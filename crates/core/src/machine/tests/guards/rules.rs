@@ -355,7 +355,11 @@ fn may_empty(case: &Case<'_>, action: &Action) -> bool {
             case.living && case.has_claimed() && case.is_our_node(Some(uid)) && over
         }
         Action::DeleteGuest { name, force: false, .. } => {
-            case.may_empty() && case.guest(name).is_some_and(|g| !g.busy && !g.deleting)
+            let drained = case.seen.node.as_ref().is_some_and(|node| node.draining);
+            let for_update = drained && case.has_claimed() && waits_for_vms(case.seen);
+            let idle = case.guest(name).is_some_and(|g| !g.busy && !g.deleting);
+            let runner = case.guest(name).is_some_and(|g| g.runner);
+            idle && (case.may_empty() || (for_update && runner && case.is_our_node(None)))
         }
         // S24, S37: without grace only where nothing can run any more.
         Action::DeleteGuest { name, force: true, .. } => {
