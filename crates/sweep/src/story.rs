@@ -126,7 +126,8 @@ pub enum Story {
     /// A bootstrap fails eight times while two providers believe to lead, until the older one stops:
     /// one reboot, one exchange (G7, LH21).
     TwoLeadersSwap,
-    /// An object is deleted by force, and two sweeps return its host at once (G7).
+    /// An object is deleted by force, none shall take its place, and two sweeps return its host at
+    /// once (G7).
     TwoLeadersSweep,
     /// Two Machines of one name, in two namespaces: the second waits for its turn (LH14).
     Namesakes,
@@ -364,7 +365,9 @@ impl Story {
             Self::Lock => hosts::lock(world).await,
             Self::Detach => hosts::detach(world).await,
             Self::Move => hosts::move_away(world).await,
-            Self::ForceDelete | Self::TwoLeadersSweep => hosts::force_delete(world).await,
+            Self::ForceDelete => hosts::force_delete(world, 2).await,
+            // Two leaders disturb each other's bootstraps: nobody takes its place.
+            Self::TwoLeadersSweep => hosts::force_delete(world, 1).await,
             Self::SweepRace => hosts::race(world).await,
             Self::FailThrice | Self::FailEight | Self::FailForever => {
                 scale(world, 1).await?;
