@@ -53,8 +53,10 @@ pub mod annotation {
     pub const ORDERED_AT: &str = "applecart.dev/ordered-at";
     /// On an object, with any value: its Mac, which was taken over, is brought up to date at once.
     pub const UPDATE: &str = "applecart.dev/update";
-    /// On a Node that the provider cordoned until its VMs have ended, so that an update can come.
+    /// On a Node that the provider keeps cordoned, so that an update can come: since when.
     pub const DRAINING: &str = "applecart.dev/draining";
+    /// On a Node that was emptied in vain: when that was given up.
+    pub const DRAINED: &str = "applecart.dev/drained";
     /// On the account of a Mac's agent: the object that has its name, as `namespace/name/uid`.
     pub const OWNER: &str = "applecart.dev/owner";
     /// On the Pod template of a Deployment that spreads over the Macs.

@@ -39,7 +39,7 @@ mod upkeep;
 pub use action::{Action, Exactly, Identity};
 pub use claim::needs_name;
 pub use decide::{Decision, decide};
-pub use drain::postponed_since;
+pub use drain::{is_postponed, wants_drain};
 pub(crate) use leftovers::{remove_access, remove_account, remove_node};
 pub use limits::{Limits, Tiers};
 pub use observed::{

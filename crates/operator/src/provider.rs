@@ -22,6 +22,7 @@ mod bootstraps;
 mod clusters;
 mod config;
 mod control_planes;
+mod drains;
 mod egress;
 mod fleet_keys;
 mod github;
@@ -113,6 +114,7 @@ struct Context {
     rests: rests::Rests,
     memory: memory::Memory,
     orders: orders::Orders,
+    drains: drains::Drains,
     bootstraps: bootstraps::Bootstraps,
     fleet_keys: fleet_keys::FleetKeys,
 }
@@ -169,6 +171,7 @@ impl Provider {
             rests: rests::Rests::default(),
             memory: memory::Memory::new(self.settings.list_fresh),
             orders: orders::Orders::default(),
+            drains: drains::Drains::default(),
             client: self.client,
             scaleway: self.scaleway,
             github: self.github,

@@ -321,6 +321,7 @@ impl Story {
         match self {
             Self::FailThrice => tiers(3, 0).check(steps),
             Self::FailEight | Self::FailForever => tiers(8, 1).check(steps),
+            Self::TwoLeadersSwap => recovery::once_each(steps),
             _ => Ok(()),
         }
     }

@@ -137,6 +137,8 @@ pub enum Action {
     Uncordon {
         /// UID that the Node must still have.
         uid: String,
+        /// The update came; else the Node says that it was tried.
+        came: bool,
     },
     /// Delete a Pod that no job claimed, or whose Mac is wiped, if it is still as it was read.
     DeleteGuest {
@@ -172,6 +174,9 @@ impl Action {
     pub const RENAME: &str = "rename the host";
     /// What a wipe is called.
     pub const WIPE: &str = "request the wipe";
+    /// What is tried to empty a Mac for an update, and after it.
+    pub const DRAIN: [&str; 3] =
+        ["cordon the Node for an update", "uncordon the Node", "delete an idle Pod"];
     /// What a deletion is called, at once or later.
     pub const DELETE: [&str; 2] = ["delete the host", "schedule the deletion of the host"];
 
@@ -283,9 +288,9 @@ impl Action {
             Self::Compare(_) => "compare the Mac's configuration with that of its take-over",
             Self::StopBootstrap => "end the bootstrap",
             Self::Cordon { .. } => "cordon the Node",
-            Self::Drain { .. } => "cordon the Node for an update",
-            Self::Uncordon { .. } => "uncordon the Node",
-            Self::DeleteGuest { .. } => "delete an idle Pod",
+            Self::Drain { .. } => Self::DRAIN[0],
+            Self::Uncordon { .. } => Self::DRAIN[1],
+            Self::DeleteGuest { .. } => Self::DRAIN[2],
             Self::FreeGuest { .. } => "free a Pod",
             Self::DeleteNode { .. } => "delete the Node",
         }

@@ -12,7 +12,7 @@ use super::observed::{Bootstrap, Bound, Candidates, HostRead, LeaseHolder, Obser
 use super::reason::Reason;
 use super::status::{BOOTSTRAPPED, status};
 use super::upkeep::Upkeep;
-use super::{claim, release};
+use super::{claim, drain, release};
 
 /// One turn's answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +72,7 @@ fn decide_living(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
     if let Some(what) = &object.waiting_for {
         return wait(Reason::WaitingForOwner(what.clone()), limits.look);
     }
-    if let Some(held) = held_up(now, seen) {
+    if let Some(held) = held_up(now, seen).filter(|_| !drain::is_refused(seen)) {
         return held;
     }
     match &seen.bound {

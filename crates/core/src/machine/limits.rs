@@ -23,7 +23,8 @@ pub struct Limits {
     pub keep: Duration,
     /// How often the steps run again on a Mac that is well.
     pub upkeep: Duration,
-    /// How long an update may wait for VMs before the Mac takes no new ones; 0 is for ever.
+    /// How long a Mac may be out of date because of its VMs before it takes no new ones, and for how
+    /// long it takes none then; 0 is never.
     pub drain: Duration,
     /// How long a Node may be missing or unwell before the steps run again.
     pub node_missing: Duration,

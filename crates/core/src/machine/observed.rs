@@ -36,8 +36,8 @@ pub struct Observed {
     pub node: Option<Node>,
     /// Pods bound to that Node.
     pub guests: Vec<Guest>,
-    /// Of its fleet, on nobody else's Mac an update waits for VMs for longer.
-    pub first_to_drain: bool,
+    /// Its Mac may be emptied for an update: no other of its fleet is, or is about to be.
+    pub may_drain: bool,
     /// The bootstrap that runs beside this loop.
     pub bootstrap: Bootstrap,
     /// The same steps, on a Mac that was bootstrapped.
@@ -354,8 +354,10 @@ pub struct Node {
     pub provider_id: Option<String>,
     /// It takes no new Pods.
     pub cordoned: bool,
-    /// We cordoned it, so that an update can come.
-    pub draining: bool,
+    /// Since when we keep it cordoned, so that an update can come.
+    pub draining: Option<Timestamp>,
+    /// When that was given up last.
+    pub drained: Option<Timestamp>,
     /// Its agent says that it is well.
     pub ready: bool,
     /// Since when its agent has not said so.

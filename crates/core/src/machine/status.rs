@@ -199,10 +199,11 @@ pub(super) fn upkeep_status(
     let mut status = base(now, seen, reason);
     let (attempts, due) = match told {
         UpToDate::Failed { attempts, due, .. } => (Some(*attempts), Some(*due)),
+        // What waits has not come about: what failed before still counts.
+        UpToDate::Postponed(_) => (seen.object.status.tart_kubelet_update_attempts, None),
         UpToDate::Yes { .. }
         | UpToDate::TakenOver(_)
         | UpToDate::Outdated
-        | UpToDate::Postponed(_)
         | UpToDate::Missing(_) => (None, None),
     };
     status.tart_kubelet_update_attempts = attempts;
@@ -242,7 +243,7 @@ pub(super) fn upkeep_status(
 }
 
 fn is_draining(seen: &Observed) -> bool {
-    seen.node.as_ref().is_some_and(|node| node.draining && node.cordoned)
+    seen.node.as_ref().is_some_and(|node| node.draining.is_some() && node.cordoned)
 }
 
 /// The status after a bootstrap that failed: the next one is due at `due`.

@@ -73,7 +73,8 @@ fn node() -> Node {
         uid: "node-1".into(),
         provider_id: Some(format!("scw-applesilicon://fr-par-1/{SERVER}")),
         cordoned: false,
-        draining: false,
+        draining: None,
+        drained: None,
         ready: true,
         silent_since: None,
     }
@@ -135,7 +136,7 @@ fn fresh() -> Observed {
         name: Name::Ours,
         node: None,
         guests: vec![],
-        first_to_drain: false,
+        may_drain: false,
         bootstrap: Bootstrap::None,
         upkeep: Upkeep::Idle(Some(Looked { at: now(), generation: Some(1) })),
         run_of: None,

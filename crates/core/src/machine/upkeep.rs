@@ -78,14 +78,13 @@ fn due_in(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Duration> 
     let held = due.map(until).unwrap_or_default();
     let is_well = seen.node.as_ref().is_some_and(|node| node.ready);
     let after = match last {
-        // A new process knows nothing: it looks once.
+        // A new process knows nothing: it looks once. What failed is tried again at its time.
         None => return Some(held),
+        Some(_) if due.is_some() => return Some(held),
         Some(_) if is_outdated(seen) => return Some(held),
         Some(last) if last.generation != seen.object.generation => return Some(held),
         // VMs come and go: a moment without any is not to be missed (V7).
-        Some(last) if drain::postponed_since(&seen.object.status).is_some() => {
-            last.at + limits.retry
-        }
+        Some(last) if drain::is_postponed(&seen.object.status) => last.at + limits.retry,
         Some(last) if !is_well => last.at + limits.node_missing,
         Some(last) => last.at + limits.upkeep,
     };

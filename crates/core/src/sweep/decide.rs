@@ -42,7 +42,7 @@ pub fn decide(now: Timestamp, task: &Task, seen: &Seen, policy: &Policy) -> Deci
         return act(Action::NoteWiped, Reason::WipedByHand);
     }
     match class {
-        Class::Releasing => release(seen, host, policy),
+        Class::Releasing => release(now, seen, host, policy),
         Class::Claiming => take_back(now, seen, host, policy, Reason::Finishing),
         Class::Orphan if policy.claim_prefix.is_none() => give_up(seen, Reason::ReportOnly),
         Class::Orphan => take_back(now, seen, host, policy, Reason::Returning),
@@ -127,7 +127,7 @@ fn take_back(
 }
 
 /// Under a releasing name of this cluster: a pool name comes only after a wipe was seen to run.
-fn release(seen: &Seen, host: &Host, policy: &Policy) -> Decision {
+fn release(now: Timestamp, seen: &Seen, host: &Host, policy: &Policy) -> Decision {
     let Some(prefix) = pool_prefix(policy) else { return give_up(seen, Reason::NoPool) };
     let lease = &seen.lease.lease;
     let wiped = lease.wiped_at.is_some() && !lease.unwiped;
@@ -147,6 +147,10 @@ fn release(seen: &Seen, host: &Host, policy: &Policy) -> Decision {
         HostState::Rebooting => refuse(Reason::Waiting("rebooting".to_owned())),
         HostState::Changing(state) => refuse(Reason::Waiting(state.clone())),
         HostState::Stuck(state) => refuse(Reason::CannotWipe(state.clone())),
+        // S24: one that came since its host was renamed.
+        HostState::Ready if seen.job.as_ref().is_some_and(|job| is_alive(now, job)) => {
+            refuse(Reason::Busy(seen.job.as_ref().map(|job| job.pod.clone()).unwrap_or_default()))
+        }
         HostState::Ready => match &seen.images {
             Images::Listed(images) => {
                 act(Action::RequestWipe { image: image(host, images) }, Reason::Finishing)

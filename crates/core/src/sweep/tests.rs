@@ -771,7 +771,9 @@ fn guard(task: &Task, seen: &Seen, policy: &Policy, action: &Action) {
             assert!(policy.pool_prefix.is_some(), "{}", what());
             let begun = seen.class(host) == Class::Releasing;
             let alive = seen.job.as_ref().is_some_and(|job| job.silent_since.is_none());
-            assert!(begun || (!lease.moved && !alive), "S24: {}", what());
+            assert!(begun || !lease.moved, "{}", what());
+            let work_on = matches!(action, Action::Rename { .. }) && begun;
+            assert!(work_on || !alive, "S24: {}", what());
             let orphan = seen.class(host) == Class::Orphan;
             assert!(!orphan || policy.claim_prefix.is_some(), "V3: {}", what());
             let wiped = lease.lease.wiped_at.is_some() && !lease.lease.unwiped;

@@ -125,7 +125,7 @@ async fn clear_out(context: &Context, turn: &Turn, action: &Action) -> Outcome {
     context.memory.nodes.forget(machine);
     context.memory.kits.forget(machine);
     context.memory.accounts.forget(machine);
-    if let Some(change) = of_node(action) {
+    if let Some(change) = of_node(action, context.clock.now()) {
         return change_node(context, machine, &change).await;
     }
     let namespace = &context.settings.namespace;
@@ -452,18 +452,19 @@ where
 }
 
 /// What becomes of a Node that takes no new Pods, or takes them again.
-fn of_node(action: &Action) -> Option<Value> {
-    let (uid, cordoned, draining) = match action {
-        Action::Cordon { uid } => (uid, Value::Bool(true), None),
-        Action::Drain { uid } => (uid, Value::Bool(true), Some(json!("update"))),
-        Action::Uncordon { uid } => (uid, Value::Null, Some(Value::Null)),
+fn of_node(action: &Action, now: Timestamp) -> Option<Value> {
+    let now = now.to_string();
+    let (uid, cordoned, notes) = match action {
+        Action::Cordon { uid } => (uid, Some(true), json!({})),
+        Action::Drain { uid } => (uid, Some(true), json!({annotation::DRAINING: now})),
+        Action::Uncordon { uid, came } => {
+            let given_up = (!came).then_some(now);
+            (uid, None, json!({annotation::DRAINING: null, annotation::DRAINED: given_up}))
+        }
         _ => return None,
     };
-    let mut change = json!({"metadata": {"uid": uid}, "spec": {"unschedulable": cordoned}});
-    if let Some(draining) = draining {
-        change["metadata"]["annotations"] = json!({annotation::DRAINING: draining});
-    }
-    Some(change)
+    let metadata = json!({"uid": uid, "annotations": notes});
+    Some(json!({"metadata": metadata, "spec": {"unschedulable": cordoned}}))
 }
 
 async fn change_node(context: &Context, name: &str, change: &Value) -> Outcome {

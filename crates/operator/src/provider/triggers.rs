@@ -164,6 +164,9 @@ fn of_nodes(
         if let Ok(Event::Apply(node) | Event::InitApply(node) | Event::Delete(node)) = &event {
             context.memory.nodes.forget(&node.name_any());
         }
+        if let Ok(event) = &event {
+            context.drains.watch(event);
+        }
         let changed = news(&mut last, event);
         let objects = changed.map(|node| named(&context.store, &node)).unwrap_or_default();
         stream::iter(woken(&context, objects))

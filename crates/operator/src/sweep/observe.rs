@@ -81,6 +81,9 @@ pub async fn host(sweep: &Sweep, task: &Task) -> Result<Turn, Reason> {
             }
             Class::Releasing if host.state == HostState::Ready => {
                 seen.images = provider::images_of(&sweep.scaleway, zone, &host.server_type).await;
+                // It may have come since the host was renamed.
+                let job = job_on(sweep, &host.id).await;
+                seen.job = job.map_err(|error| unreadable(&error))?;
             }
             Class::Pool
             | Class::Claiming
@@ -154,7 +157,7 @@ fn listed(servers: &[Server]) -> Vec<Listed> {
 async fn read_host(sweep: &Sweep, zone: &Zone, server: &ServerId) -> HostRead {
     match sweep.scaleway.server(zone, server).await {
         Ok(read) => HostRead::Seen(provider::host(&read)),
-        Err(error) if error.kind == ErrorKind::NotFound => HostRead::Gone,
+        Err(error) if error.kind == ErrorKind::NotFound && error.is_typed() => HostRead::Gone,
         Err(error) => HostRead::Failed(chain(&error)),
     }
 }
@@ -163,9 +166,25 @@ async fn read_host(sweep: &Sweep, zone: &Zone, server: &ServerId) -> HostRead {
 async fn read_missing(sweep: &Sweep, zone: &Zone, server: &ServerId) -> HostRead {
     match sweep.scaleway.server(zone, server).await {
         Err(error) if error.kind == ErrorKind::Permission => HostRead::Gone,
-        Err(error) if error.kind == ErrorKind::NotFound => HostRead::Gone,
+        Err(error) if error.kind == ErrorKind::NotFound && error.is_typed() => HostRead::Gone,
         Ok(read) => HostRead::Seen(provider::host(&read)),
         Err(error) => HostRead::Failed(chain(&error)),
+    }
+}
+
+/// A job that runs on the Node of this host, whatever that is called.
+async fn job_on(sweep: &Sweep, server: &ServerId) -> Result<Option<Job>, ReadError> {
+    let nodes: Api<Node> = Api::all(sweep.client.clone());
+    let macs = format!("{}={}", label::RUNTIME, label::RUNTIME_TART);
+    let every = ListParams::default().labels(&macs);
+    let nodes = calls::read("the Macs' Nodes", nodes.list(&every)).await?;
+    let of_host = |node: &Node| {
+        let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
+        id.and_then(|id| id.parse::<ProviderId>().ok()).is_some_and(|id| id.server == *server)
+    };
+    match nodes.iter().find(|node| of_host(node)) {
+        Some(node) => job(sweep, &node.name_any()).await,
+        None => Ok(None),
     }
 }
 

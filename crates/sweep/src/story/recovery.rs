@@ -99,6 +99,17 @@ impl Tiers {
     }
 }
 
+/// LH21: one reboot and one wipe, whoever leads.
+pub fn once_each(steps: &[Step]) -> Result<(), String> {
+    for (what, end) in [("a reboot", "/reboot"), ("a wipe", "/reinstall")] {
+        let times = at_times(steps, Edge::Scaleway, |call| call.ends_with(end)).len();
+        if times != 1 {
+            return Err(format!("tiers: {what} {times} times, not once"));
+        }
+    }
+    Ok(())
+}
+
 /// When the calls were made that `is` picks.
 fn at_times(steps: &[Step], edge: Edge, is: impl Fn(&str) -> bool) -> Vec<Duration> {
     let picked = steps.iter().filter(|step| step.edge == edge && is(&step.call));

@@ -335,7 +335,7 @@ const CORDON: Dimension = (6, |seen, way| {
     seen.node = (way > 0).then(|| Node {
         ready: way != 2,
         cordoned: way == 3 || way == 4,
-        draining: way > 3,
+        draining: (way > 3).then(|| minutes_ago(9)),
         ..node()
     });
 });
@@ -352,12 +352,12 @@ fn every_state_of_an_update_that_waits_for_vms_guards_what_it_does_to_a_node() {
         CORDON,
         UPKEEP,
         PROVIDER_ID,
-        (2, |seen, way| seen.first_to_drain = way == 1),
+        (2, |seen, way| seen.may_drain = way == 1),
         (4, |seen, way| {
             let (idle, busy) = (guest("idle"), Guest { busy: true, ..guest("job") });
             let other = Guest { runner: false, ..guest("other") };
             let going = Guest { deleting: true, ..guest("going") };
-            seen.guests = vec![other, busy, going, idle];
+            seen.guests = vec![idle, busy, going, other];
             seen.guests.truncate(way + 1);
         }),
     ];

@@ -316,11 +316,12 @@ fn a_mac_that_was_taken_over_is_brought_up_to_date_when_a_person_asks() {
     assert_eq!(next(&asked(compared(&taken_over(), Some("abc")))).action, start, "at once");
 }
 
-/// A Mac on which an update has waited for VMs for so many minutes; whether it is the next.
-fn waiting(minutes: u64, first: bool) -> Observed {
+/// A Mac that is out of date for so many minutes, with a warm runner on it.
+fn waiting(minutes: u64) -> Observed {
     let mut seen = with(well(1), |seen| {
         seen.upkeep = Upkeep::Ended(Upkept::Postponed("Tart waits".into()));
-        seen.first_to_drain = first;
+        seen.guests = vec![guest("idle")];
+        seen.may_drain = true;
     });
     seen.object.status = recorded(&seen);
     let told = seen.object.status.conditions.iter_mut().find(|c| c.type_ == "UpToDate").unwrap();
@@ -329,39 +330,49 @@ fn waiting(minutes: u64, first: bool) -> Observed {
     seen
 }
 
-#[test]
-fn an_update_that_waits_too_long_for_vms_empties_its_mac_one_of_a_fleet_at_a_time() {
-    // V7: warm runners replace each other for ever.
-    let drain = Some(Action::Drain { uid: "node-1".into() });
-    assert_eq!(next(&waiting(59, true)).action, None);
-    assert_eq!(next(&waiting(60, true)).action, drain);
-    assert_eq!(next(&waiting(60, true)).reason, Reason::Ready, "it stays Ready all the while");
-    assert_eq!(next(&waiting(60, false)).action, None, "another's turn");
-    let never = Limits { drain: Duration::ZERO, ..Limits::default() };
-    assert_eq!(decide(now(), &waiting(600, true), &never).action, None);
-    let by_hand = |seen: &mut Observed| seen.node = Some(Node { cordoned: true, ..node() });
-    assert_eq!(next(&with(waiting(60, true), by_hand)).action, None, "a person cordoned it");
-    let strange = |seen: &mut Observed| {
-        seen.node = Some(Node { provider_id: Some("other".into()), ..node() });
-    };
-    assert_ne!(next(&with(waiting(60, true), strange)).action, drain, "another's Node");
+/// The same, emptied since so many minutes.
+fn draining(minutes: u64) -> Observed {
+    let drained = Node { cordoned: true, draining: Some(minutes_ago(minutes)), ..node() };
+    with(waiting(60 + minutes), |seen| seen.node = Some(drained))
 }
 
 #[test]
-fn a_mac_that_is_emptied_for_an_update_says_so_and_takes_pods_again_after_it() {
-    let drained = Node { cordoned: true, draining: true, ..node() };
-    let mut seen = with(waiting(60, true), |seen| seen.node = Some(drained.clone()));
-    assert_eq!(next(&seen).action, None, "its VMs end by themselves");
+fn an_update_that_waits_too_long_for_warm_runners_empties_its_mac_when_it_is_its_turn() {
+    // V7: they replace each other for ever.
+    let drain = Some(Action::Drain { uid: "node-1".into() });
+    assert_eq!(next(&waiting(59)).action, None);
+    assert_eq!(next(&waiting(60)).action, drain);
+    assert_eq!(next(&waiting(60)).reason, Reason::Ready, "it stays Ready all the while");
+    let never = Limits { drain: Duration::ZERO, ..Limits::default() };
+    assert_eq!(decide(now(), &waiting(600), &never).action, None);
+    let other = Guest { runner: false, ..guest("other") };
+    let changed = |change: &dyn Fn(&mut Observed)| with(waiting(60), |seen| change(seen));
+    let of = |node: Node| changed(&|seen| seen.node = Some(node.clone()));
+    let left_alone = [
+        ("another's turn", changed(&|seen| seen.may_drain = false)),
+        ("nobody is in the way", changed(&|seen| seen.guests.clear())),
+        ("somebody else's VM", changed(&|seen| seen.guests.push(other.clone()))),
+        ("a person cordoned it", of(Node { cordoned: true, ..node() })),
+        ("tried an hour ago", of(Node { drained: Some(minutes_ago(60)), ..node() })),
+        ("another's Node", of(Node { provider_id: Some("other".into()), ..node() })),
+    ];
+    for (why, seen) in left_alone {
+        assert_ne!(next(&seen).action, drain, "{why}");
+    }
+    let yesterday = of(Node { drained: Some(minutes_ago(24 * 60)), ..node() });
+    assert_eq!(next(&yesterday).action, drain);
+}
+
+#[test]
+fn a_mac_that_is_emptied_for_an_update_loses_idle_runners_alone_and_says_so() {
+    let mut seen = draining(1);
+    let gone = next(&seen).action;
+    assert!(matches!(gone, Some(Action::DeleteGuest { force: false, .. })), "{gone:?}");
     let job = Guest { busy: true, ..guest("job") };
     let other = Guest { runner: false, ..guest("other") };
     let going = Guest { deleting: true, ..guest("going") };
     seen.guests = vec![job, other, going];
     assert_eq!(next(&seen).action, None, "jobs, other people's Pods, and who goes already");
-    seen.guests.push(guest("idle"));
-    let gone = next(&seen).action;
-    let idle = |name: &str, force: bool| name == "idle" && !force;
-    assert!(matches!(gone, Some(Action::DeleteGuest { name, force, .. }) if idle(&name, force)));
-    seen.guests.clear();
     seen.upkeep = Upkeep::Ended(Upkept::Postponed("Tart waits".into()));
     let status = recorded(&seen);
     let message = "Tart waits; its Node is cordoned until they have ended";
@@ -369,24 +380,51 @@ fn a_mac_that_is_emptied_for_an_update_says_so_and_takes_pods_again_after_it() {
     seen.object.status = status;
     seen.upkeep = Upkeep::Idle(Some(Looked { at: minutes_ago(1), generation: Some(1) }));
     assert_eq!(next(&seen).action, Some(Action::StartUpkeep(server())), "every minute");
-    let uncordon = Some(Action::Uncordon { uid: "node-1".into() });
+}
+
+#[test]
+fn a_mac_that_was_emptied_takes_pods_again_once_its_update_came_or_not() {
+    let uncordon = |came| Some(Action::Uncordon { uid: "node-1".into(), came });
     let failed = || Upkeep::Ended(Upkept::Failed("no route".into()));
     let last = Limits::default().tiers.max_updates;
-    for (ended, failures, stays) in
-        [(current("abc"), 0, false), (failed(), 0, true), (failed(), last - 1, false)]
-    {
-        let mut seen = with(seen.clone(), |seen| {
+    let cases = [
+        (current("abc"), 0, uncordon(true)),
+        (failed(), 0, None),
+        (failed(), last - 1, uncordon(false)),
+    ];
+    for (ended, failures, expected) in cases {
+        let mut seen = with(draining(1), |seen| {
+            seen.guests.clear();
             seen.upkeep = ended;
             seen.object.status.tart_kubelet_update_attempts = i32::try_from(failures).ok();
         });
         seen.object.status = recorded(&seen);
         seen.upkeep = Upkeep::Idle(Some(Looked { at: now(), generation: Some(1) }));
-        let expected = uncordon.clone().filter(|_| !stays);
         assert_eq!(next(&seen).action, expected, "after {failures} failures");
+        if expected.is_none() {
+            assert_eq!(next(&seen).wake, Some(Duration::from_mins(1)), "tried again soon");
+        }
         seen.node = Some(Node { cordoned: true, ..node() });
         assert_eq!(next(&seen).action, None, "what a person cordoned stays so");
     }
-    let let_go = Node { draining: true, ..node() };
-    let seen = with(waiting(600, true), |seen| seen.node = Some(let_go));
-    assert_eq!(next(&seen).action, None, "a person uncordoned it: nobody argues");
+    assert_eq!(next(&draining(60)).action, uncordon(false), "it takes too long");
+    let let_go = Node { draining: Some(minutes_ago(1)), ..node() };
+    let seen = with(draining(1), |seen| seen.node = Some(let_go));
+    assert_eq!(next(&seen).action, uncordon(false), "a person let it go: nobody argues");
+}
+
+#[test]
+fn a_mac_works_on_though_nobody_may_cordon_its_node() {
+    let refused = Trouble {
+        tried: Action::DRAIN[0],
+        message: "a policy forbids it".into(),
+        at: now(),
+        retry_at: now() + Duration::from_mins(1),
+        too_early: false,
+        streaks: vec![],
+    };
+    let seen = with(waiting(60), |seen| seen.trouble = Some(refused));
+    assert_eq!((next(&seen).action, next(&seen).reason), (None, Reason::Ready));
+    let again = decide(now() + Duration::from_mins(1), &seen, &Limits::default()).action;
+    assert_eq!(again, Some(Action::Drain { uid: "node-1".into() }));
 }

@@ -108,7 +108,8 @@ fn access_goes_before_pods_and_node_and_the_account_goes_last() {
         uid: "uid-of-node".into(),
         provider_id: Some(provider_id(server).to_string()),
         cordoned: false,
-        draining: false,
+        draining: None,
+        drained: None,
         ready: false,
         silent_since: None,
     };

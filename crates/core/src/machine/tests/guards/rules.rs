@@ -344,18 +344,21 @@ fn may_empty(case: &Case<'_>, action: &Action) -> bool {
         Action::Cordon { uid } => case.may_empty() && case.is_our_node(Some(uid)),
         // V7: the update waits, and nobody else's of its fleet for longer.
         Action::Drain { uid } => {
-            let asked = case.seen.first_to_drain && waits_for_vms(case.seen);
-            let taken = case.seen.node.as_ref().is_some_and(|node| node.cordoned || node.draining);
+            let asked = case.seen.may_drain && waits_for_vms(case.seen);
+            let taken = |node: &Node| node.cordoned || node.draining.is_some();
+            let taken = case.seen.node.as_ref().is_some_and(taken);
             case.living && case.has_claimed() && case.is_our_node(Some(uid)) && asked && !taken
         }
         // Only who we cordoned ourselves.
-        Action::Uncordon { uid } => {
-            let by_us = case.seen.node.as_ref().is_some_and(|node| node.draining);
-            let over = by_us && !waits_for_vms(case.seen) && !is_tried_again(case.seen);
+        Action::Uncordon { uid, came } => {
+            let by_us = case.seen.node.as_ref().is_some_and(|node| node.draining.is_some());
+            let let_go = case.seen.node.as_ref().is_some_and(|node| !node.cordoned);
+            let waits = waits_for_vms(case.seen) || is_tried_again(case.seen);
+            let over = by_us && (let_go || !waits) && !(*came && waits);
             case.living && case.has_claimed() && case.is_our_node(Some(uid)) && over
         }
         Action::DeleteGuest { name, force: false, .. } => {
-            let drained = case.seen.node.as_ref().is_some_and(|node| node.draining);
+            let drained = case.seen.node.as_ref().is_some_and(|node| node.draining.is_some());
             let for_update = drained && case.has_claimed() && waits_for_vms(case.seen);
             let idle = case.guest(name).is_some_and(|g| !g.busy && !g.deleting);
             let runner = case.guest(name).is_some_and(|g| g.runner);
