@@ -71,6 +71,7 @@ fn counted(step: &Step) -> Option<String> {
         (Edge::Scaleway, ["POST", path, ..]) if path.ends_with("/ssh-keys") => {
             Some("register a key".into())
         }
+        (Edge::Github, ["DELETE", ..]) => Some("end a runner's registration".into()),
         (Edge::Scaleway, ["DELETE", ..]) => Some("give up a host".into()),
         (Edge::Tart, [verb @ ("create" | "start" | "remove"), ..]) => Some(format!("{verb} a VM")),
         _ => None,
