@@ -202,11 +202,11 @@ impl Faults {
         (state.injected, state.checks)
     }
 
-    /// How long ago the last fault was, if there was one.
+    /// How long ago the last fault of this kind was, if there was one.
     #[must_use]
-    pub fn since_the_last(&self) -> Option<Duration> {
+    pub fn since_the_last(&self, is: impl Fn(Fault) -> bool) -> Option<Duration> {
         let state = self.state();
-        let last = state.steps.iter().rev().find(|step| step.fault.is_some())?;
+        let last = state.steps.iter().rev().find(|step| step.fault.is_some_and(&is))?;
         Some(state.began.elapsed().saturating_sub(last.at))
     }
 

@@ -534,7 +534,7 @@ mod tests {
             | Bug::Encoded
             | Bug::Unadoptable
             | Bug::Amnesia => Story::Release,
-            Bug::RolledAtOnce => Story::RollImageWide,
+            Bug::RolledAtOnce => Story::RollImage,
             Bug::Registered => Story::Builder,
             Bug::CutOff | Bug::Paused => Story::Detach,
             Bug::Forgotten => Story::Forget,

@@ -32,6 +32,8 @@ pub const SWEPT: Duration = Duration::from_hours(1);
 /// What was begun before all was right is over so long after it: a status is told, a look that was
 /// due is taken.
 const SETTLE: Duration = Duration::from_secs(15);
+/// Whoever waits for an answer that never comes gives up within a minute, and then goes on.
+const ANSWER: Duration = Duration::from_secs(75);
 /// How long after that it is looked at again: longer than a Node may be silent.
 const REST: Duration = Duration::from_secs(75);
 /// How long a controller takes to see what is late: it looks every ten seconds, and Kubernetes does
@@ -274,9 +276,10 @@ async fn judge(
         converge(story, world, if explorer.case().is_late() { SWEPT } else { CONVERGE }).await?;
         let (began, rested) = (began - origin, began.elapsed());
         end.over = faults.next_number();
-        // Reached, and it stays so.
-        rest(faults).await?;
+        // Reached, and it stays so: what is wrong is told before that somebody mends it.
+        let silent = rest(faults).await;
         stay(explorer, world).await?;
+        silent?;
         if explorer.case().silence.is_some() {
             be_silent(explorer, world, faults).await?;
             at_end(world, story)?;
@@ -327,7 +330,7 @@ async fn stay(explorer: &Explorer, world: &World) -> Result<(), String> {
 async fn rest(faults: &Faults) -> Result<(), String> {
     loop {
         let from = faults.next_number();
-        tokio::time::sleep(SETTLE).await;
+        tokio::time::sleep(held_up(faults).max(SETTLE)).await;
         let before = faults.next_number();
         faults.hear_news(true);
         tokio::time::sleep(REST).await;
@@ -340,9 +343,18 @@ async fn rest(faults: &Faults) -> Result<(), String> {
     }
 }
 
+/// For how long something that went wrong may still hold somebody up, though all is right.
+fn held_up(faults: &Faults) -> Duration {
+    let left = |ago: Option<Duration>, most: Duration| most.saturating_sub(ago.unwrap_or(most));
+    // What a watch lost is seen when it is listed anew.
+    let dropped = faults.since_the_last(|fault| fault == Fault::Drop);
+    left(dropped, CONVERGE).max(left(faults.since_the_last(|_| true), ANSWER))
+}
+
 /// What went wrong has its time to come right.
 async fn come_right(faults: &Faults) {
-    while let Some(rest) = faults.since_the_last().and_then(|ago| CONVERGE.checked_sub(ago))
+    let ago = || faults.since_the_last(|_| true);
+    while let Some(rest) = ago().and_then(|ago| CONVERGE.checked_sub(ago))
         && !rest.is_zero()
     {
         tokio::time::sleep(rest).await;

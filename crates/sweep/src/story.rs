@@ -108,8 +108,6 @@ pub enum Story {
     Drain,
     /// A pool gets another image: its two runners are replaced.
     RollImage,
-    /// The same where there is room: replacements start while old runners leave (S39).
-    RollImageWide,
     /// A runner gets a job, and its pool is deleted: the job ends first (LH8).
     DeletePool,
     /// A Machine comes while two providers believe to lead, until the older one stops; then it goes
@@ -186,7 +184,6 @@ impl Story {
             Self::Rescale => (6, 0),
             Self::Scale | Self::Token | Self::Outage | Self::Twins => (3, 1),
             Self::ForceDelete => (3, 2),
-            Self::RollImageWide => (2, 2),
             Self::SweepRace => (4, 1),
             Self::Refill | Self::WornOut => (1, 0),
             Self::AutoOrder => (0, 0),
@@ -249,7 +246,7 @@ impl Story {
             Self::LegacyStranded => Leaves::Stranded,
             Self::Detach | Self::Move => Leaves::Working,
             Self::Job | Self::Outage => Leaves::Fleet(1),
-            Self::RollImage | Self::RollImageWide => Leaves::Fleet(2),
+            Self::RollImage => Leaves::Fleet(2),
             Self::Claim
             | Self::Scale
             | Self::Rescale
@@ -294,10 +291,9 @@ impl Story {
             Self::AutoOrder => hosts::ask_for_hosts(world).await,
             Self::ForceDelete => fleet(world, 2).await,
             Self::Job | Self::Drain | Self::Outage | Self::DeletePool => {
-                pods::keep_idle(world, 1, 1).await
+                pods::keep_idle(world, 1).await
             }
-            Self::RollImage => pods::keep_idle(world, 1, 2).await,
-            Self::RollImageWide => pods::keep_idle(world, 2, 2).await,
+            Self::RollImage => pods::keep_idle(world, 2).await,
             Self::Builder => builder::begin(world).await,
             Self::Legacy | Self::LegacyStranded => {
                 fleet(world, 1).await?;
@@ -373,7 +369,7 @@ impl Story {
             Self::WarmUp => pods::warm_up(world).await,
             Self::Job => pods::one_job(world).await,
             Self::Drain => pods::drain(world).await,
-            Self::RollImage | Self::RollImageWide => pods::roll_image(world).await,
+            Self::RollImage => pods::roll_image(world).await,
             Self::Builder => builder::register(world).await,
             Self::DeletePool => pods::delete_pool(world).await,
             Self::Namesakes => sharing::namesakes(world).await,

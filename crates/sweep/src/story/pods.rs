@@ -18,9 +18,9 @@ const JOB: Duration = Duration::from_mins(1);
 /// The image that a pool gets.
 const NEWER_IMAGE: &str = "ghcr.example/macos-runner@sha256:7b16";
 
-/// Waits for so many Machines, and for so many idle runners on them.
-pub async fn keep_idle(world: &World, machines: usize, runners: u32) -> Result<(), String> {
-    fleet(world, machines).await?;
+/// Waits for a Machine, and for so many idle runners on it.
+pub async fn keep_idle(world: &World, runners: u32) -> Result<(), String> {
+    fleet(world, 1).await?;
     want_runners(world, runners).await?;
     let wanted = usize::try_from(runners).unwrap_or(usize::MAX);
     reach("idle runners", || running(world).len() == wanted).await
