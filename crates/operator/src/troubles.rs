@@ -93,26 +93,23 @@ impl Troubles {
         let mut streaks = earlier.as_ref().map_or(vec![], |earlier| earlier.streaks.clone());
         // Each effect waits for what it did itself: another that failed for an hour says nothing
         // about this one.
-        let before = match streaks.iter_mut().find(|streak| streak.tried == tried) {
-            Some(streak) => {
-                streak.times = streak.times.saturating_add(1);
-                streak.times - 1
-            }
-            None => {
-                streaks.push(Streak { tried, since: now, times: 1 });
-                0
-            }
-        };
+        let known = streaks.iter_mut().find(|streak| streak.tried == tried);
+        let before = known.as_ref().map_or(0, |streak| streak.times);
+        match known {
+            Some(streak) => streak.times = before.saturating_add(1),
+            None => streaks.push(Streak { tried, since: now, times: 1 }),
+        }
         let is_usual = before < usual;
-        let failure = match earlier.filter(|earlier| is_usual && !earlier.usual) {
-            Some(earlier) => Failure { streaks, ..earlier },
-            None => {
-                let doublings = before.saturating_sub(usual).min(MOST_DOUBLINGS);
-                let retry_at = now + self.first_wait.saturating_mul(1 << doublings);
-                let (message, at) = (format!("{tried}: {said}"), now);
-                let (usual, too_early) = (is_usual, false);
-                Failure { tried, usual, message, at, retry_at, too_early, streaks }
-            }
+        let lasting = earlier.filter(|earlier| is_usual && !earlier.usual);
+        let fresh = |streaks| {
+            let doublings = before.saturating_sub(usual).min(MOST_DOUBLINGS);
+            let retry_at = now + self.first_wait.saturating_mul(1 << doublings);
+            let (message, at, too_early) = (format!("{tried}: {said}"), now, false);
+            Failure { tried, usual: is_usual, message, at, retry_at, too_early, streaks }
+        };
+        let failure = match lasting {
+            Some(lasting) => Failure { streaks, ..lasting },
+            None => fresh(streaks),
         };
         last.insert(key.to_owned(), failure);
         is_usual

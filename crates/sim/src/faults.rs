@@ -1,6 +1,6 @@
 //! The one gate: every call of every process under test, to Kubernetes, Scaleway, GitHub, SSH and
-//! Tart alike, and every event of its watches, is numbered and recorded here, and a plan says which of
-//! them goes wrong and how.
+//! Tart alike, and every event of its watches, is numbered and recorded here, and a plan says which
+//! of them goes wrong and how.
 //!
 //! # Guarantees
 //! - Calls get their numbers in the order in which they reach the gate.

@@ -7,8 +7,8 @@ use applecart_sim::world::{SecretsSeen, World};
 use super::end::name_of;
 use crate::log::Log;
 
-/// Looks at what is stored, at what was asked, at every body that was written, if it was overwritten
-/// later or refused, and at every line that was logged.
+/// Looks at what is stored, at what was asked, at every body that was written, if it was
+/// overwritten later or refused, and at every line that was logged.
 pub fn secrets(
     world: &World,
     faults: &Faults,
