@@ -53,6 +53,8 @@ pub mod annotation {
     pub const ORDERED_AT: &str = "applecart.dev/ordered-at";
     /// On an object, with any value: its Mac, which was taken over, is brought up to date at once.
     pub const UPDATE: &str = "applecart.dev/update";
+    /// On a Node that the provider cordoned until its VMs have ended, so that an update can come.
+    pub const DRAINING: &str = "applecart.dev/draining";
     /// On the account of a Mac's agent: the object that has its name, as `namespace/name/uid`.
     pub const OWNER: &str = "applecart.dev/owner";
     /// On the Pod template of a Deployment that spreads over the Macs.

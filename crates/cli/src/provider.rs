@@ -255,6 +255,10 @@ struct Waits {
     /// How often everything on a Mac that is well is checked, and mended: firewall, login, agent.
     #[arg(long, default_value = "15m", value_parser = duration)]
     upkeep_interval: Duration,
+    /// How long an update may wait on a Mac until no VM runs there before its Node is cordoned, one
+    /// of a fleet at a time; 0 never does. Idle runners go then; jobs end first.
+    #[arg(long, default_value = "1h", value_parser = duration)]
+    update_drain_after: Duration,
     /// First wait after a failed bootstrap; it doubles up to ten times as long.
     #[arg(long, default_value = "1m", value_parser = duration)]
     bootstrap_retry: Duration,
@@ -329,6 +333,7 @@ async fn settings(arguments: &Arguments, client: &kube::Client) -> Result<Settin
             look: waits.look_interval,
             keep: waits.keep_interval,
             upkeep: waits.upkeep_interval,
+            drain: waits.update_drain_after,
             retry: waits.bootstrap_retry,
             retry_cap: waits.bootstrap_retry * 10,
             patience: waits.wipe_patience,

@@ -23,6 +23,7 @@ mod action;
 mod bootstrap;
 mod claim;
 mod decide;
+mod drain;
 mod image;
 mod leftovers;
 mod limits;
@@ -38,6 +39,7 @@ mod upkeep;
 pub use action::{Action, Exactly, Identity};
 pub use claim::needs_name;
 pub use decide::{Decision, decide};
+pub use drain::postponed_since;
 pub(crate) use leftovers::{remove_access, remove_account, remove_node};
 pub use limits::{Limits, Tiers};
 pub use observed::{

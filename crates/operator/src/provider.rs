@@ -47,11 +47,14 @@ use std::sync::Arc;
 
 use applecart_api::clock::Clock;
 use applecart_api::ids::ClusterId;
+use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_mac::Dial;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
+use kube::runtime::reflector::Store;
+use kube::runtime::reflector::store::Writer;
 
 use crate::calls::{self, ReadError};
 use crate::effects::Effects;
@@ -91,6 +94,8 @@ pub struct Provider {
 
 /// What every turn shares.
 struct Context {
+    /// Our objects, as the watch tells them.
+    store: Store<ScalewayAppleSiliconMachine>,
     client: kube::Client,
     scaleway: applecart_scaleway::Client,
     github: Github,
@@ -153,7 +158,9 @@ impl Provider {
             effects: effects.clone(),
             metrics: self.metrics.clone(),
         };
+        let watched = Writer::default();
         let context = Arc::new(Context {
+            store: watched.as_reader(),
             events: Events::new(self.client.clone(), CONTROLLER, self.clock.clone()),
             troubles: Troubles::new(self.settings.limits.look),
             tellings: Tellings::default(),
@@ -178,7 +185,7 @@ impl Provider {
         tokio::join!(
             biased;
             runner.run(),
-            triggers::machines(context.clone(), woken),
+            triggers::machines(context.clone(), watched, woken),
             clusters::run(context.clone()),
             fleet_keys::run(context.clone()),
             control_planes::run(context.clone()),

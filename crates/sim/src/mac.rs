@@ -14,6 +14,7 @@ mod pf;
 mod pfctl;
 mod scripts;
 mod tools;
+mod vms;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -36,6 +37,8 @@ pub use pf::{OWN_ADDRESSES, Packet, VM_BRIDGE};
 
 use files::Files;
 use model::{Model, Notice};
+
+use crate::tart::SimTart;
 
 /// The account that Scaleway's Macs come with.
 pub const USER: &str = "m1";
@@ -89,6 +92,7 @@ pub struct SimMac {
 
 struct State {
     model: Model,
+    tart: Option<SimTart>,
     /// Every boot and wipe ends all connections.
     generation: u64,
     wipes: u64,
@@ -115,6 +119,7 @@ impl SimMac {
     fn with(files: Files, name: &str, password: &str) -> Self {
         let state = State {
             model: Model::factory(files, USER, password, &format!("{name} 0")),
+            tart: None,
             generation: 0,
             wipes: 0,
             off: false,
@@ -133,13 +138,19 @@ impl SimMac {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.look_for_vms();
+        state
     }
 
     /// Changes the Mac, then tells the hooks what happened, with the Mac unlocked again.
     fn change<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
+        let before = state.model.vms;
         let result = act(&mut state);
+        if state.model.vms < before {
+            state.end_vms();
+        }
         let notices = std::mem::take(&mut state.model.notices);
         // Most changes start and stop nothing.
         let hooks = if notices.is_empty() { Vec::new() } else { state.hooks.clone() };
@@ -252,21 +263,7 @@ impl SimMac {
 
     /// Kills loginwindow; launchd does not start it again by itself.
     pub fn kill_loginwindow(&self) {
-        self.lock().model.end_loginwindow();
-    }
-
-    /// Sets how many VMs run. With one, macOS translates their addresses.
-    pub fn set_vms(&self, vms: u32) {
-        let mut state = self.lock();
-        state.model.vms = vms;
-        state.model.pf.translates_for_vms = vms > 0;
-    }
-
-    /// How many VMs run, and whether they reach anything outside.
-    #[must_use]
-    pub fn vms(&self) -> (u32, bool) {
-        let state = self.lock();
-        (state.model.vms, state.model.pf.translates_for_vms)
+        self.change(|state| state.model.end_loginwindow());
     }
 
     /// Flushes our firewall rules, as a person or an update might.

@@ -549,13 +549,11 @@ mod tests {
     fn oracle(bug: Bug) -> Bug {
         match bug {
             Bug::Encoded | Bug::TakenBack | Bug::Logged => Bug::Secrets,
-            Bug::Afterthought => Bug::Silence,
-            Bug::Registered => Bug::LeftBehind,
             Bug::Amnesia => Bug::Counts,
             Bug::GivenUp => Bug::HostsChanged,
             Bug::BusyVanished => Bug::BusyDeleted,
-            Bug::SpareAccount => Bug::LeftBehind,
-            Bug::Chatter => Bug::Silence,
+            Bug::SpareAccount | Bug::Registered => Bug::LeftBehind,
+            Bug::Chatter | Bug::Afterthought => Bug::Silence,
             bug => bug,
         }
     }

@@ -21,6 +21,8 @@ use steps::{empty_fleet, fleet, has_host, reach};
 
 /// How long two providers both believe to lead: longer than a claim and a bootstrap take.
 const OVERLAP: Duration = Duration::from_mins(4);
+/// How long eight bootstraps take that fail at once, with the waits between them, and an exchange.
+const EIGHT_FAILURES: Duration = Duration::from_hours(1);
 /// Names of Machines here, by which an orphan is known.
 const CLAIM_PREFIX: &str = "macs-";
 /// How long a host may not be deleted yet: its Lease goes when it does, after any silence.
@@ -108,6 +110,9 @@ pub enum Story {
     Drain,
     /// A pool gets another image: its two runners are replaced.
     RollImage,
+    /// The provider is upgraded under a job, and brings another Tart: the Mac is emptied for it,
+    /// and takes runners again (V7).
+    Update,
     /// A runner gets a job, and its pool is deleted: the job ends first (LH8).
     DeletePool,
     /// A Machine comes while two providers believe to lead, until the older one stops; then it goes
@@ -121,6 +126,12 @@ pub enum Story {
     TwoLeadersTerminate,
     /// A Mac gets a runner of GitHub's of its own, and goes: so does the runner (C5).
     Builder,
+    /// A bootstrap fails eight times while two providers believe to lead, until the older one stops:
+    /// one reboot, one exchange (G7, LH21).
+    TwoLeadersSwap,
+    /// An object is deleted by force, none shall take its place, and two sweeps return its host at
+    /// once (G7).
+    TwoLeadersSweep,
     /// Two Machines of one name, in two namespaces: the second waits for its turn (LH14).
     Namesakes,
     /// Two Machines of one name, in two namespaces, come at the same moment (LH14).
@@ -183,11 +194,11 @@ impl Story {
         let (hosts, machines) = match self {
             Self::Rescale => (6, 0),
             Self::Scale | Self::Token | Self::Outage | Self::Twins => (3, 1),
-            Self::ForceDelete => (3, 2),
+            Self::ForceDelete | Self::TwoLeadersSweep => (3, 2),
             Self::SweepRace => (4, 1),
             Self::Refill | Self::WornOut => (1, 0),
             Self::AutoOrder => (0, 0),
-            Self::FailThrice | Self::FailEight | Self::FailForever => (2, 0),
+            Self::FailThrice | Self::FailEight | Self::FailForever | Self::TwoLeadersSwap => (2, 0),
             _ => (2, 1),
         };
         let leaders = matches!(
@@ -196,6 +207,8 @@ impl Story {
                 | Self::TwoLeadersRelease
                 | Self::TwoLeadersEarly
                 | Self::TwoLeadersTerminate
+                | Self::TwoLeadersSwap
+                | Self::TwoLeadersSweep
         );
         let providers = if leaders { 2 } else { 1 };
         Size { hosts, machines, providers, neighbour: self == Self::Neighbours }
@@ -206,7 +219,7 @@ impl Story {
         let usual = Install::default();
         match self {
             Self::LegacyStranded => Install { default_pool: false, ..usual },
-            Self::ForceDelete => {
+            Self::ForceDelete | Self::TwoLeadersSweep => {
                 Install { claim_prefix: Some(CLAIM_PREFIX), sweep_interval: SOON, ..usual }
             }
             Self::Terminate
@@ -245,7 +258,7 @@ impl Story {
             Self::Lock | Self::WornOut => Leaves::Quarantined,
             Self::LegacyStranded => Leaves::Stranded,
             Self::Detach | Self::Move => Leaves::Working,
-            Self::Job | Self::Outage => Leaves::Fleet(1),
+            Self::Job | Self::Outage | Self::Update => Leaves::Fleet(1),
             Self::RollImage => Leaves::Fleet(2),
             Self::Claim
             | Self::Scale
@@ -256,6 +269,8 @@ impl Story {
             | Self::FailEight
             | Self::FailForever
             | Self::ForceDelete
+            | Self::TwoLeadersSwap
+            | Self::TwoLeadersSweep
             | Self::SweepRace
             | Self::Token
             | Self::UpgradeAnywhere
@@ -285,12 +300,12 @@ impl Story {
             | Self::Rescale => Ok(()),
             Self::Refill | Self::Neighbours => hosts::empty_pool(world),
             Self::FailThrice => recovery::fail(world, 3),
-            Self::FailEight => recovery::fail(world, 8),
+            Self::FailEight | Self::TwoLeadersSwap => recovery::fail(world, 8),
             Self::FailForever => recovery::fail(world, usize::MAX),
             Self::WornOut => recovery::wear_out(world).await,
             Self::AutoOrder => hosts::ask_for_hosts(world).await,
             Self::ForceDelete => fleet(world, 2).await,
-            Self::Job | Self::Drain | Self::Outage | Self::DeletePool => {
+            Self::Job | Self::Drain | Self::Outage | Self::Update | Self::DeletePool => {
                 pods::keep_idle(world, 1).await
             }
             Self::RollImage => pods::keep_idle(world, 2).await,
@@ -299,12 +314,8 @@ impl Story {
                 fleet(world, 1).await?;
                 hosts::name_no_pool(world).await
             }
-            Self::TwoLeadersRelease | Self::TwoLeadersTerminate => {
-                world.stop(&Process::SecondProvider);
-                fleet(world, 1).await?;
-                world.start_again(&Process::SecondProvider);
-                Ok(())
-            }
+            Self::TwoLeadersRelease | Self::TwoLeadersTerminate => one_leader(world, 1).await,
+            Self::TwoLeadersSweep => one_leader(world, 2).await,
             _ => fleet(world, 1).await,
         }
     }
@@ -338,6 +349,12 @@ impl Story {
                 fleet(world, 1).await?;
                 empty_fleet(world).await
             }
+            Self::TwoLeadersSwap => {
+                scale(world, 1).await?;
+                tokio::time::sleep(EIGHT_FAILURES).await;
+                world.stop(&Process::Provider);
+                fleet(world, 1).await
+            }
             Self::TwoLeadersRelease => empty_fleet(world).await,
             Self::Roll => hosts::roll(world).await,
             Self::Refill => hosts::refill(world).await,
@@ -353,7 +370,9 @@ impl Story {
             Self::Lock => hosts::lock(world).await,
             Self::Detach => hosts::detach(world).await,
             Self::Move => hosts::move_away(world).await,
-            Self::ForceDelete => hosts::force_delete(world).await,
+            Self::ForceDelete => hosts::force_delete(world, 2).await,
+            // Two leaders disturb each other's bootstraps: nobody takes its place.
+            Self::TwoLeadersSweep => hosts::force_delete(world, 1).await,
             Self::SweepRace => hosts::race(world).await,
             Self::FailThrice | Self::FailEight | Self::FailForever => {
                 scale(world, 1).await?;
@@ -371,12 +390,21 @@ impl Story {
             Self::Drain => pods::drain(world).await,
             Self::RollImage => pods::roll_image(world).await,
             Self::Builder => builder::register(world).await,
+            Self::Update => pods::update(world).await,
             Self::DeletePool => pods::delete_pool(world).await,
             Self::Namesakes => sharing::namesakes(world).await,
             Self::Twins => sharing::twins(world).await,
             Self::Neighbours => sharing::neighbours(world).await,
         }
     }
+}
+
+/// Waits for so many Machines that one provider made; from then on there are two.
+async fn one_leader(world: &World, machines: usize) -> Result<(), String> {
+    world.stop(&Process::SecondProvider);
+    fleet(world, machines).await?;
+    world.start_again(&Process::SecondProvider);
+    Ok(())
 }
 
 async fn grow_and_shrink(world: &World, sizes: &[u32]) -> Result<(), String> {

@@ -128,6 +128,16 @@ pub enum Action {
         /// UID that the Node must still have.
         uid: String,
     },
+    /// Let no new Pod come to the Node until an update came, and say so on it.
+    Drain {
+        /// UID that the Node must still have.
+        uid: String,
+    },
+    /// Let Pods come again to a Node that we cordoned for an update.
+    Uncordon {
+        /// UID that the Node must still have.
+        uid: String,
+    },
     /// Delete a Pod that no job claimed, or whose Mac is wiped, if it is still as it was read.
     DeleteGuest {
         /// Namespace.
@@ -227,6 +237,8 @@ impl Action {
             | Self::StartUpkeep(_)
             | Self::Compare(_)
             | Self::Cordon { .. }
+            | Self::Drain { .. }
+            | Self::Uncordon { .. }
             | Self::DeleteGuest { .. }
             | Self::FreeGuest { .. }
             | Self::DeleteNode { .. } => false,
@@ -271,6 +283,8 @@ impl Action {
             Self::Compare(_) => "compare the Mac's configuration with that of its take-over",
             Self::StopBootstrap => "end the bootstrap",
             Self::Cordon { .. } => "cordon the Node",
+            Self::Drain { .. } => "cordon the Node for an update",
+            Self::Uncordon { .. } => "uncordon the Node",
             Self::DeleteGuest { .. } => "delete an idle Pod",
             Self::FreeGuest { .. } => "free a Pod",
             Self::DeleteNode { .. } => "delete the Node",

@@ -121,7 +121,7 @@ pub(crate) fn remove_node(node: &Node, guests: &[Guest]) -> Action {
 /// ours only if we got as far as a provider ID: else it is a namesake's (LH14). Where the provider
 /// ID was lost, the Lease and its name say which host is ours: no job there is wiped away for that
 /// (LH24).
-fn ours(seen: &Observed) -> Option<&Node> {
+pub(super) fn ours(seen: &Observed) -> Option<&Node> {
     let node = seen.node.as_ref()?;
     let held = match &seen.bound {
         Bound::To { server, lease, host: HostRead::Seen(host) }
@@ -140,7 +140,7 @@ fn ours(seen: &Observed) -> Option<&Node> {
     is_ours.then_some(node)
 }
 
-fn delete(guest: &Guest, force: bool) -> Action {
+pub(super) fn delete(guest: &Guest, force: bool) -> Action {
     Action::DeleteGuest {
         namespace: guest.namespace.clone(),
         name: guest.name.clone(),

@@ -23,6 +23,8 @@ pub struct Limits {
     pub keep: Duration,
     /// How often the steps run again on a Mac that is well.
     pub upkeep: Duration,
+    /// How long an update may wait for VMs before the Mac takes no new ones; 0 is for ever.
+    pub drain: Duration,
     /// How long a Node may be missing or unwell before the steps run again.
     pub node_missing: Duration,
     /// How long idle Pods may take to go before the Mac is wiped all the same.
@@ -64,6 +66,7 @@ impl Default for Limits {
             remember: Duration::from_mins(1),
             keep: Duration::from_mins(5),
             upkeep: Duration::from_mins(15),
+            drain: Duration::from_hours(1),
             node_missing: Duration::from_mins(2),
             empty: Duration::from_mins(5),
             silent: Duration::from_mins(5),
@@ -88,6 +91,7 @@ impl Limits {
             remember: self.remember.div_f64(speed),
             keep: self.keep.div_f64(speed),
             upkeep: self.upkeep.div_f64(speed),
+            drain: self.drain.div_f64(speed),
             node_missing: self.node_missing.div_f64(speed),
             empty: self.empty.div_f64(speed),
             silent: self.silent.div_f64(speed),

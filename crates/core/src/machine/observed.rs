@@ -36,6 +36,8 @@ pub struct Observed {
     pub node: Option<Node>,
     /// Pods bound to that Node.
     pub guests: Vec<Guest>,
+    /// Of its fleet, on nobody else's Mac an update waits for VMs for longer.
+    pub first_to_drain: bool,
     /// The bootstrap that runs beside this loop.
     pub bootstrap: Bootstrap,
     /// The same steps, on a Mac that was bootstrapped.
@@ -352,6 +354,8 @@ pub struct Node {
     pub provider_id: Option<String>,
     /// It takes no new Pods.
     pub cordoned: bool,
+    /// We cordoned it, so that an update can come.
+    pub draining: bool,
     /// Its agent says that it is well.
     pub ready: bool,
     /// Since when its agent has not said so.
@@ -360,7 +364,7 @@ pub struct Node {
 
 /// A Pod on the Mac.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "four facts, each seen on its own")]
+#[allow(clippy::struct_excessive_bools, reason = "facts, each seen on its own")]
 pub struct Guest {
     /// Namespace.
     pub namespace: String,
@@ -370,6 +374,8 @@ pub struct Guest {
     pub uid: String,
     /// See `uid`.
     pub version: String,
+    /// A pool's runner: another takes its place.
+    pub runner: bool,
     /// A job claimed it, and it has not ended.
     pub busy: bool,
     /// Being deleted.

@@ -25,6 +25,8 @@ pub(super) const TAKEN_OVER: &str = "TakenOver";
 pub(super) const OUTDATED: &str = "Outdated";
 /// Its reason on a Mac on which something waits until no VM runs.
 pub(super) const POSTPONED: &str = "Postponed";
+/// The same, and its Node takes no new Pods for it.
+pub(super) const DRAINING: &str = "Draining";
 
 /// The status that goes with this turn.
 ///
@@ -221,6 +223,9 @@ pub(super) fn upkeep_status(
         UpToDate::Outdated => {
             ("False", OUTDATED, "its configuration changed since it was taken over".to_owned())
         }
+        UpToDate::Postponed(what) if is_draining(seen) => {
+            ("False", DRAINING, format!("{what}; its Node is cordoned until they have ended"))
+        }
         UpToDate::Postponed(what) => ("False", POSTPONED, (*what).to_owned()),
         UpToDate::Failed { message, exceeded: true, .. } => {
             ("False", "TartKubeletUpdateExceededRetries", (*message).to_owned())
@@ -232,6 +237,10 @@ pub(super) fn upkeep_status(
     // What a run found says nothing about a spec that changed under it (P25).
     set(&mut status.conditions, says, seen.run_of.or(seen.object.generation), now);
     status
+}
+
+fn is_draining(seen: &Observed) -> bool {
+    seen.node.as_ref().is_some_and(|node| node.draining && node.cordoned)
 }
 
 /// The status after a bootstrap that failed: the next one is due at `due`.

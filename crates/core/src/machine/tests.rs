@@ -73,6 +73,7 @@ fn node() -> Node {
         uid: "node-1".into(),
         provider_id: Some(format!("scw-applesilicon://fr-par-1/{SERVER}")),
         cordoned: false,
+        draining: false,
         ready: true,
         silent_since: None,
     }
@@ -90,6 +91,7 @@ fn guest(name: &str) -> Guest {
         name: name.into(),
         uid: format!("{name}-uid"),
         version: "3".into(),
+        runner: true,
         busy: false,
         deleting: false,
         forced: false,
@@ -133,6 +135,7 @@ fn fresh() -> Observed {
         name: Name::Ours,
         node: None,
         guests: vec![],
+        first_to_drain: false,
         bootstrap: Bootstrap::None,
         upkeep: Upkeep::Idle(Some(Looked { at: now(), generation: Some(1) })),
         run_of: None,

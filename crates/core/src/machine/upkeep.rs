@@ -8,10 +8,11 @@ use jiff::Timestamp;
 
 use super::action::Action;
 use super::decide::{Decision, act};
+use super::drain;
 use super::limits::{Limits, Tiers};
 use super::observed::{Host, HostState, Lease, Observed};
 use super::reason::back_off;
-use super::status::{OUTDATED, POSTPONED, TAKEN_OVER, UP_TO_DATE, UpToDate, upkeep_status};
+use super::status::{OUTDATED, TAKEN_OVER, UP_TO_DATE, UpToDate, upkeep_status};
 
 /// The steps, run again on a Mac that was bootstrapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +83,9 @@ fn due_in(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Duration> 
         Some(_) if is_outdated(seen) => return Some(held),
         Some(last) if last.generation != seen.object.generation => return Some(held),
         // VMs come and go: a moment without any is not to be missed (V7).
-        Some(last) if is_postponed(seen) => last.at + limits.retry,
+        Some(last) if drain::postponed_since(&seen.object.status).is_some() => {
+            last.at + limits.retry
+        }
         Some(last) if !is_well => last.at + limits.node_missing,
         Some(last) => last.at + limits.upkeep,
     };
@@ -94,12 +97,6 @@ fn is_of_this_spec(seen: &Observed) -> bool {
     let told = seen.object.status.conditions.iter().find(|c| c.type_ == UP_TO_DATE);
     let generation = told.and_then(|condition| condition.observed_generation);
     generation.is_none_or(|generation| Some(generation) == seen.object.generation)
-}
-
-/// Whether something waits there until no VM runs.
-fn is_postponed(seen: &Observed) -> bool {
-    let told = seen.object.status.conditions.iter().find(|c| c.type_ == UP_TO_DATE);
-    told.is_some_and(|told| told.reason.as_deref() == Some(POSTPONED))
 }
 
 /// Whether the Mac was made a Node by the system before us, and is left as it is: nothing that it
@@ -131,6 +128,9 @@ pub(super) fn keep(
         Upkeep::Running => return state,
         Upkeep::Ended(upkept) => upkept,
         Upkeep::Idle(_) => {
+            if let Some(action) = drain::next(now, seen, limits) {
+                return act(action, state.reason);
+            }
             let Some(wait) = due_in(now, seen, limits) else { return state };
             if !wait.is_zero() {
                 let wake = state.wake.map_or(wait, |wake| wake.min(wait));

@@ -77,6 +77,7 @@ pub async fn observe(
             name: Name::NotRead,
             node: None,
             guests: vec![],
+            first_to_drain: false,
             bootstrap: context.bootstraps.of(&uid),
             upkeep: context.bootstraps.upkeep_of(&uid),
             run_of: context.bootstraps.run_of(&uid),

@@ -83,6 +83,8 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
             Outcome::Done
         }
         Action::Cordon { .. }
+        | Action::Drain { .. }
+        | Action::Uncordon { .. }
         | Action::DeleteCredentials(_)
         | Action::DeleteIdentity { .. }
         | Action::DeleteGuest { .. }
@@ -123,8 +125,8 @@ async fn clear_out(context: &Context, turn: &Turn, action: &Action) -> Outcome {
     context.memory.nodes.forget(machine);
     context.memory.kits.forget(machine);
     context.memory.accounts.forget(machine);
-    if let Action::Cordon { uid } = action {
-        return cordon(context, turn, uid).await;
+    if let Some(change) = of_node(action) {
+        return change_node(context, machine, &change).await;
     }
     let namespace = &context.settings.namespace;
     Left { client: &context.client, namespace, machine }.remove(action).await
@@ -445,11 +447,24 @@ where
     }
 }
 
-async fn cordon(context: &Context, turn: &Turn, uid: &str) -> Outcome {
+/// What becomes of a Node that takes no new Pods, or takes them again.
+fn of_node(action: &Action) -> Option<Value> {
+    let (uid, cordoned, draining) = match action {
+        Action::Cordon { uid } => (uid, Value::Bool(true), None),
+        Action::Drain { uid } => (uid, Value::Bool(true), Some(json!("update"))),
+        Action::Uncordon { uid } => (uid, Value::Null, Some(Value::Null)),
+        _ => return None,
+    };
+    let mut change = json!({"metadata": {"uid": uid}, "spec": {"unschedulable": cordoned}});
+    if let Some(draining) = draining {
+        change["metadata"]["annotations"] = json!({annotation::DRAINING: draining});
+    }
+    Some(change)
+}
+
+async fn change_node(context: &Context, name: &str, change: &Value) -> Outcome {
     let nodes: Api<Node> = Api::all(context.client.clone());
-    let change = json!({"metadata": {"uid": uid}, "spec": {"unschedulable": true}});
-    let name = &turn.seen.object.name;
-    calls::write(nodes.patch(name, &PatchParams::default(), &Patch::Merge(&change))).await
+    calls::write(nodes.patch(name, &PatchParams::default(), &Patch::Merge(change))).await
 }
 
 /// Says on a Cluster that its control plane is there, in the form that Cluster API 1.14 reads.

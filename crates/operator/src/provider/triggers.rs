@@ -34,19 +34,18 @@ const IN_A_ROW: usize = 32;
 const PAGE: u32 = 100;
 
 /// Runs all Machines until dropped.
-pub async fn machines(context: Arc<Context>, moved_on: BoxStream<'static, bootstraps::Key>) {
+pub async fn machines(
+    context: Arc<Context>,
+    store: Writer<ScalewayAppleSiliconMachine>,
+    moved_on: BoxStream<'static, bootstraps::Key>,
+) {
     let everything = watcher::Config::default().page_size(PAGE);
     let all = context.watched::<ScalewayAppleSiliconMachine>();
-    let store = Writer::default();
-    let reader = store.as_reader();
     let slim = |object: &mut ScalewayAppleSiliconMachine| object.managed_fields_mut().clear();
     let told = watch(all, everything.clone()).modify(slim).reflect(store).applied_objects();
-    let controller = Controller::for_stream(told, reader)
+    let controller = Controller::for_stream(told, context.store.clone())
         .with_config(Config::default().concurrency(context.settings.concurrent_turns));
-    context.metrics.watch(controller.store());
-    let by_node = controller.store();
-    let by_cluster = controller.store();
-    let watched = controller.store();
+    context.metrics.watch(context.store.clone());
     let (machines, clusters) = (context.clone(), context.clone());
     let (nodes, steps) = (context.clone(), context.clone());
     controller
@@ -58,15 +57,11 @@ pub async fn machines(context: Arc<Context>, moved_on: BoxStream<'static, bootst
         .watches(context.watched::<Cluster>(), everything, move |cluster| {
             let namespace = cluster.namespace().unwrap_or_default();
             clusters.memory.clusters.forget(&key(&namespace, &cluster.name_any()));
-            woken(&clusters, of_cluster(&by_cluster, &cluster))
+            woken(&clusters, of_cluster(&clusters.store, &cluster))
         })
-        .reconcile_on(of_nodes(nodes, by_node))
+        .reconcile_on(of_nodes(nodes))
         .reconcile_on(moved_on.flat_map(move |object| stream::iter(woken(&steps, vec![object]))))
-        .run(
-            move |object, context| turns(object, context, watched.clone()),
-            |object, error, context| failed(&object, error, &context),
-            context,
-        )
+        .run(turns, |object, error, context| failed(&object, error, &context), context)
         .for_each(|_| future::ready(()))
         .await;
 }
@@ -76,7 +71,6 @@ pub async fn machines(context: Arc<Context>, moved_on: BoxStream<'static, bootst
 async fn turns(
     mut object: Arc<ScalewayAppleSiliconMachine>,
     context: Arc<Context>,
-    watched: Store<ScalewayAppleSiliconMachine>,
 ) -> Result<Wake, ReadError> {
     let reference = ObjectRef::from_obj(&*object);
     let key = key(&object.namespace().unwrap_or_default(), &object.name_any());
@@ -94,7 +88,7 @@ async fn turns(
             return Ok(wake(due));
         }
         // What the watch shows by now counts, not what began this.
-        object = watched.get(&reference).unwrap_or(object);
+        object = context.store.get(&reference).unwrap_or(object);
     }
     Ok(Wake::requeue(Duration::ZERO))
 }
@@ -162,7 +156,6 @@ fn refs(
 /// Objects whose Node came, went, or changed in what we look at: heartbeats wake nobody.
 fn of_nodes(
     context: Arc<Context>,
-    store: Store<ScalewayAppleSiliconMachine>,
 ) -> impl Stream<Item = ObjectRef<ScalewayAppleSiliconMachine>> + Send + 'static {
     let all = Api::<Node>::all(context.client.clone());
     let nodes = watch(all, watcher::Config::default()).default_backoff();
@@ -172,7 +165,7 @@ fn of_nodes(
             context.memory.nodes.forget(&node.name_any());
         }
         let changed = news(&mut last, event);
-        let objects = changed.map(|node| named(&store, &node)).unwrap_or_default();
+        let objects = changed.map(|node| named(&context.store, &node)).unwrap_or_default();
         stream::iter(woken(&context, objects))
     })
 }

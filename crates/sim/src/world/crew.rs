@@ -23,6 +23,8 @@ pub struct Install {
     pub sweep_interval: Duration,
     /// The agent that it brings, as a file's content.
     pub agent: &'static str,
+    /// The version of Tart that it brings.
+    pub tart: &'static str,
 }
 
 impl Default for Install {
@@ -33,6 +35,7 @@ impl Default for Install {
             claim_prefix: None,
             sweep_interval: Duration::from_mins(15),
             agent: "simulated tart-kubelet",
+            tart: "2.32.1",
         }
     }
 }

@@ -49,9 +49,6 @@ fn follow(world: &World, host: &Host, view: &HostView, past: &mut Past) {
     let cycled = view.power_cycles != past.power_cycles;
     if (down || cycled) && !past.off {
         host.mac.power_off();
-        for vm in host.tart.running() {
-            let _killed = host.tart.kill(&vm);
-        }
         past.off = true;
     }
     // The disk goes first: once Scaleway calls the host ready, nothing is left on it.

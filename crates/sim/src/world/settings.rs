@@ -139,6 +139,7 @@ impl WorldSettings {
         }
         let tart = SimTart::new(self.clock.clone());
         tart.set_durations(tart::Durations::default().scaled(self.speed));
+        mac.run_vms_by(tart.clone());
         Host { mac, tart }
     }
 
@@ -167,11 +168,12 @@ impl WorldSettings {
             // Often enough for what a fault left behind to be seen soon after it.
             limits: machine::Limits {
                 upkeep: Duration::from_mins(5),
+                drain: Duration::from_mins(5),
                 ..machine::Limits::default()
             },
             fleet: FleetWide {
                 agent: Payload::new(install.agent),
-                tart: tart_bundle("2.32.1"),
+                tart: tart_bundle(install.tart),
                 tailscale: None,
                 node_exporter: None,
             },

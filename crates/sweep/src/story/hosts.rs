@@ -191,8 +191,8 @@ pub async fn move_away(world: &World) -> Result<(), String> {
     reach("the object gone", || number(world, MACHINES) == 0).await
 }
 
-/// A person deletes an object and everything that it waits for.
-pub async fn force_delete(world: &World) -> Result<(), String> {
+/// A person deletes an object and everything that it waits for; so many shall stay.
+pub async fn force_delete(world: &World, stay: u32) -> Result<(), String> {
     let (machine, _) = first(world)?;
     let name = machine.name_any();
     let forced = json!({"metadata": {"finalizers": null}});
@@ -200,6 +200,7 @@ pub async fn force_delete(world: &World) -> Result<(), String> {
     Kind::Mac.patch(world, &name, forced.clone()).await?;
     Kind::Machine.delete(world, &name).await?;
     Kind::Machine.patch(world, &name, forced).await?;
+    scale(world, stay).await?;
     let left = || {
         let hosts = world.scaleway().hosts();
         hosts.iter().any(|host| host.name == name)
@@ -207,7 +208,7 @@ pub async fn force_delete(world: &World) -> Result<(), String> {
     reach("its host taken back", || !left()).await?;
     reach("its host returned", || in_pool(world).is_some()).await?;
     swept_up(world).await?;
-    fleet(world, 2).await
+    fleet(world, usize::try_from(stay).unwrap_or(usize::MAX)).await
 }
 
 /// Machines come and go, some of them in mid-claim, while the sweep looks all the time.

@@ -3,20 +3,25 @@
 use std::time::Duration;
 
 use applecart_api::runner_pool::RunnerPool;
-use applecart_sim::world::{NAMESPACE, POOL, World};
+use applecart_sim::world::{Install, NAMESPACE, POOL, World};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use super::steps::{
-    all, claim_runner, empty_fleet, fleet, no_runners, number, reach, running, scale, want_runners,
+    all, claim_runner, empty_fleet, first, fleet, no_runners, number, reach, running, scale,
+    want_runners,
 };
 
 /// How long the job of a runner takes.
 const JOB: Duration = Duration::from_mins(1);
 /// The image that a pool gets.
 const NEWER_IMAGE: &str = "ghcr.example/macos-runner@sha256:7b16";
+/// The version of Tart that an upgrade brings.
+const NEWER_TART: &str = "2.33.0";
+/// Where Tart is on a Mac.
+const TART: &str = "/usr/local/lib/tart.app/Contents/MacOS/tart";
 
 /// Waits for a Machine, and for so many idle runners on it.
 pub async fn keep_idle(world: &World, runners: u32) -> Result<(), String> {
@@ -47,6 +52,24 @@ pub async fn delete_pool(world: &World) -> Result<(), String> {
     world.finish_job(&runner);
     reach("an empty pool", || no_runners(world)).await?;
     reach("the pool gone", || number(world, "runnerpools.tuist.dev") == 0).await
+}
+
+/// Another version of the provider takes over and brings another Tart, while a runner has a job:
+/// its Mac is emptied for it, and takes runners again.
+pub async fn update(world: &World) -> Result<(), String> {
+    let runner = claim_runner(world).await?;
+    world.install(Install { tart: NEWER_TART, ..Install::default() });
+    let cordoned = || !all(world, "nodes", |node| node["spec"]["unschedulable"] != true);
+    reach("a cordoned Node", cordoned).await?;
+    tokio::time::sleep(JOB).await;
+    world.finish_job(&runner);
+    let (_, host) = first(world)?;
+    let mac = world.mac(&host.id).ok_or("no Mac behind a host")?;
+    let newer =
+        || mac.file(TART).is_some_and(|(content, ..)| content.ends_with(NEWER_TART.as_bytes()));
+    reach("the newer Tart", newer).await?;
+    reach("a Node that takes Pods, and a fresh runner", || !cordoned() && running(world).len() == 1)
+        .await
 }
 
 /// A Pod runs to its success on a Mac and is deleted.

@@ -249,6 +249,7 @@ const CLAIMING: &[&str] = &[
 const PREPARING: &[&str] = &["StoreCredentials", "CreateIdentity", "StartBootstrap"];
 const KEEPING: &[&str] =
     &["Compare", "RecordBootstrap", "StartUpkeep", "StopBootstrap", "NoteHealthy"];
+const UPDATING: &[&str] = &["Drain", "Uncordon"];
 const RECOVERING: &[&str] = &["Reboot", "Cordon", "DeleteGuest"];
 const RETURNING: &[&str] = &["NoteReleasing", "RequestWipe", "NoteWiped", "NoteQuarantined"];
 const EMPTYING: &[&str] = &["DeleteGuest", "FreeGuest", "DeleteNode"];
@@ -262,8 +263,8 @@ const TELLING: &[&str] = &["AddFinalizer", "WriteStatus", "BlockMove"];
 #[test]
 fn every_kind_of_effect_is_reached_somewhere() {
     let tables = [
-        CLAIMING, PREPARING, KEEPING, RECOVERING, RETURNING, CLEANING, DELETING, ENDING, LEAVING,
-        ORDERING, TELLING,
+        CLAIMING, PREPARING, KEEPING, UPDATING, RECOVERING, RETURNING, CLEANING, DELETING, ENDING,
+        LEAVING, ORDERING, TELLING,
     ];
     let reached: BTreeSet<&str> = tables.concat().into_iter().collect();
     assert_eq!(reached, EFFECTS.iter().copied().collect());
@@ -313,6 +314,54 @@ fn every_state_of_a_bootstrap_and_its_recovery_guards_what_it_does_to_a_host() {
     ];
     let effects = [PREPARING, KEEPING, &["Reboot", "Rename"]];
     assert_guarded(&dimensions, &effects);
+}
+
+/// An update came, failed, or has waited for VMs for a minute or two hours.
+const UPDATE: Dimension = (5, |seen, way| {
+    let told =
+        [None, Some("AgentRollFailed"), Some("Postponed"), Some("Postponed"), Some("Draining")];
+    seen.object.status.conditions = bootstrapped().object.status.conditions;
+    let like = seen.object.status.conditions[0].clone();
+    seen.object.status.conditions.extend(told[way].map(|reason| Condition {
+        type_: "UpToDate".into(),
+        status: "False".into(),
+        reason: Some(reason.into()),
+        last_transition_time: Some(minutes_ago([0, 0, 1, 120, 120][way])),
+        ..like
+    }));
+});
+/// Its Node: none, free, silent, and cordoned by a person, by us, or let go since.
+const CORDON: Dimension = (6, |seen, way| {
+    seen.node = (way > 0).then(|| Node {
+        ready: way != 2,
+        cordoned: way == 3 || way == 4,
+        draining: way > 3,
+        ..node()
+    });
+});
+
+#[test]
+fn every_state_of_an_update_that_waits_for_vms_guards_what_it_does_to_a_node() {
+    // G6, V7
+    let dimensions = [
+        LEAVE,
+        HOLDER,
+        NAMES,
+        STATE,
+        UPDATE,
+        CORDON,
+        UPKEEP,
+        PROVIDER_ID,
+        (2, |seen, way| seen.first_to_drain = way == 1),
+        (4, |seen, way| {
+            let (idle, busy) = (guest("idle"), Guest { busy: true, ..guest("job") });
+            let other = Guest { runner: false, ..guest("other") };
+            let going = Guest { deleting: true, ..guest("going") };
+            seen.guests = vec![other, busy, going, idle];
+            seen.guests.truncate(way + 1);
+        }),
+    ];
+    assert_guarded(&dimensions, &[UPDATING, &["DeleteGuest", "StartUpkeep", "RecordBootstrap"]]);
 }
 
 #[test]

@@ -8,6 +8,7 @@ pub fn all() -> Vec<Row> {
         release_rows(),
         wipe_rows(),
         wiped_rows(),
+        left_rows(),
         locked,
         unwipeable_rows(),
         terminate_rows(),
@@ -135,6 +136,60 @@ fn wipe_rows() -> Vec<Row> {
     ]
 }
 
+/// What an agent and its host leave in Kubernetes, once a wipe was accepted.
+fn left_rows() -> Vec<Row> {
+    let lease = Lease { releasing_at: Some(minutes_ago(1)), wiped_at: Some(now()), ..ours() };
+    let name = NameClass::releasing(&fresh().marker());
+    let wiped = || deleting(bound(&name, lease.clone()));
+    vec![
+        (
+            "wiped, identity left",
+            with(wiped(), |s| s.identity = whole_identity()),
+            Some(Action::DeleteIdentity { part: Identity::Token, exactly: exactly() }),
+            Reason::CleaningUp,
+        ),
+        (
+            "wiped, password left",
+            with(wiped(), |s| {
+                s.credentials.stored = Some(exactly());
+                s.credentials.password = true;
+            }),
+            Some(Action::DeleteCredentials(exactly())),
+            Reason::CleaningUp,
+        ),
+        (
+            "wiped, password and account left: a namesake takes the name once that goes (LH14)",
+            with(wiped(), |s| {
+                s.identity = identity(&[Identity::ServiceAccount]);
+                s.credentials.stored = Some(exactly());
+            }),
+            Some(Action::DeleteCredentials(exactly())),
+            Reason::CleaningUp,
+        ),
+        (
+            "wiped, Node and account left",
+            with(wiped(), |s| {
+                s.identity = identity(&[Identity::ServiceAccount]);
+                s.node = Some(node());
+            }),
+            Some(Action::DeleteNode { uid: "node-1".into() }),
+            Reason::CleaningUp,
+        ),
+        (
+            "wiped, account left",
+            with(wiped(), |s| s.identity = identity(&[Identity::ServiceAccount])),
+            Some(Action::DeleteIdentity { part: Identity::ServiceAccount, exactly: exactly() }),
+            Reason::CleaningUp,
+        ),
+        (
+            "wiped, a sealed password and a pin left (S17, C5)",
+            with(wiped(), |s| s.credentials.stored = Some(exactly())),
+            Some(Action::DeleteCredentials(exactly())),
+            Reason::CleaningUp,
+        ),
+    ]
+}
+
 /// What goes once a wipe was accepted.
 fn wiped_rows() -> Vec<Row> {
     let releasing_name = NameClass::releasing(&fresh().marker());
@@ -202,51 +257,6 @@ fn wiped_rows() -> Vec<Row> {
             "wiped, Node left, and the provider ID lost",
             with(released(wiped.clone()), |s| s.node = Some(node())),
             Some(Action::DeleteNode { uid: "node-1".into() }),
-            Reason::CleaningUp,
-        ),
-        (
-            "wiped, identity left",
-            with(released(wiped.clone()), |s| s.identity = whole_identity()),
-            Some(Action::DeleteIdentity { part: Identity::Token, exactly: exactly() }),
-            Reason::CleaningUp,
-        ),
-        (
-            "wiped, password left",
-            with(released(wiped.clone()), |s| {
-                s.credentials.stored = Some(exactly());
-                s.credentials.password = true;
-            }),
-            Some(Action::DeleteCredentials(exactly())),
-            Reason::CleaningUp,
-        ),
-        (
-            "wiped, password and account left: a namesake takes the name once that goes (LH14)",
-            with(released(wiped.clone()), |s| {
-                s.identity = identity(&[Identity::ServiceAccount]);
-                s.credentials.stored = Some(exactly());
-            }),
-            Some(Action::DeleteCredentials(exactly())),
-            Reason::CleaningUp,
-        ),
-        (
-            "wiped, Node and account left",
-            with(released(wiped.clone()), |s| {
-                s.identity = identity(&[Identity::ServiceAccount]);
-                s.node = Some(node());
-            }),
-            Some(Action::DeleteNode { uid: "node-1".into() }),
-            Reason::CleaningUp,
-        ),
-        (
-            "wiped, account left",
-            with(released(wiped.clone()), |s| s.identity = identity(&[Identity::ServiceAccount])),
-            Some(Action::DeleteIdentity { part: Identity::ServiceAccount, exactly: exactly() }),
-            Reason::CleaningUp,
-        ),
-        (
-            "wiped, a sealed password and a pin left (S17, C5)",
-            with(released(wiped.clone()), |s| s.credentials.stored = Some(exactly())),
-            Some(Action::DeleteCredentials(exactly())),
             Reason::CleaningUp,
         ),
         (

@@ -315,3 +315,70 @@ fn a_mac_that_was_taken_over_is_brought_up_to_date_when_a_person_asks() {
     assert_eq!(next(&asked(taken_over())).action, start);
     assert_eq!(next(&asked(compared(&taken_over(), Some("abc")))).action, start, "at once");
 }
+
+/// A Mac on which an update has waited for VMs for so many minutes; whether it is the next.
+fn waiting(minutes: u64, first: bool) -> Observed {
+    let mut seen = with(well(1), |seen| {
+        seen.upkeep = Upkeep::Ended(Upkept::Postponed("Tart waits".into()));
+        seen.first_to_drain = first;
+    });
+    seen.object.status = recorded(&seen);
+    let told = seen.object.status.conditions.iter_mut().find(|c| c.type_ == "UpToDate").unwrap();
+    told.last_transition_time = Some(minutes_ago(minutes));
+    seen.upkeep = Upkeep::Idle(Some(Looked { at: now(), generation: Some(1) }));
+    seen
+}
+
+#[test]
+fn an_update_that_waits_too_long_for_vms_empties_its_mac_one_of_a_fleet_at_a_time() {
+    // V7: warm runners replace each other for ever.
+    let drain = Some(Action::Drain { uid: "node-1".into() });
+    assert_eq!(next(&waiting(59, true)).action, None);
+    assert_eq!(next(&waiting(60, true)).action, drain);
+    assert_eq!(next(&waiting(60, true)).reason, Reason::Ready, "it stays Ready all the while");
+    assert_eq!(next(&waiting(60, false)).action, None, "another's turn");
+    let never = Limits { drain: Duration::ZERO, ..Limits::default() };
+    assert_eq!(decide(now(), &waiting(600, true), &never).action, None);
+    let by_hand = |seen: &mut Observed| seen.node = Some(Node { cordoned: true, ..node() });
+    assert_eq!(next(&with(waiting(60, true), by_hand)).action, None, "a person cordoned it");
+    let strange = |seen: &mut Observed| {
+        seen.node = Some(Node { provider_id: Some("other".into()), ..node() });
+    };
+    assert_ne!(next(&with(waiting(60, true), strange)).action, drain, "another's Node");
+}
+
+#[test]
+fn a_mac_that_is_emptied_for_an_update_says_so_and_takes_pods_again_after_it() {
+    let drained = Node { cordoned: true, draining: true, ..node() };
+    let mut seen = with(waiting(60, true), |seen| seen.node = Some(drained.clone()));
+    assert_eq!(next(&seen).action, None, "its VMs end by themselves");
+    let job = Guest { busy: true, ..guest("job") };
+    let other = Guest { runner: false, ..guest("other") };
+    let going = Guest { deleting: true, ..guest("going") };
+    seen.guests = vec![job, other, going];
+    assert_eq!(next(&seen).action, None, "jobs, other people's Pods, and who goes already");
+    seen.guests.push(guest("idle"));
+    let gone = next(&seen).action;
+    let idle = |name: &str, force: bool| name == "idle" && !force;
+    assert!(matches!(gone, Some(Action::DeleteGuest { name, force, .. }) if idle(&name, force)));
+    seen.guests.clear();
+    seen.upkeep = Upkeep::Ended(Upkept::Postponed("Tart waits".into()));
+    let status = recorded(&seen);
+    let message = "Tart waits; its Node is cordoned until they have ended";
+    assert_eq!(up_to_date(&status), ("False".into(), "Draining".into(), message.into()));
+    seen.object.status = status;
+    seen.upkeep = Upkeep::Idle(Some(Looked { at: minutes_ago(1), generation: Some(1) }));
+    assert_eq!(next(&seen).action, Some(Action::StartUpkeep(server())), "every minute");
+    let uncordon = Some(Action::Uncordon { uid: "node-1".into() });
+    for ended in [current("abc"), Upkeep::Ended(Upkept::Failed("no route".into()))] {
+        let mut seen = with(seen.clone(), |seen| seen.upkeep = ended);
+        seen.object.status = recorded(&seen);
+        seen.upkeep = Upkeep::Idle(Some(Looked { at: now(), generation: Some(1) }));
+        assert_eq!(next(&seen).action, uncordon);
+        seen.node = Some(Node { cordoned: true, ..node() });
+        assert_eq!(next(&seen).action, None, "what a person cordoned stays so");
+    }
+    let let_go = Node { draining: true, ..node() };
+    let seen = with(waiting(600, true), |seen| seen.node = Some(let_go));
+    assert_eq!(next(&seen).action, None, "a person uncordoned it: nobody argues");
+}

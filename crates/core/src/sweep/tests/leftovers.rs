@@ -98,6 +98,7 @@ fn access_goes_before_pods_and_node_and_the_account_goes_last() {
         name: name.into(),
         uid: format!("uid-of-{name}"),
         version: "1".into(),
+        runner: true,
         busy: false,
         deleting: true,
         forced: true,
@@ -107,6 +108,7 @@ fn access_goes_before_pods_and_node_and_the_account_goes_last() {
         uid: "uid-of-node".into(),
         provider_id: Some(provider_id(server).to_string()),
         cordoned: false,
+        draining: false,
         ready: false,
         silent_since: None,
     };

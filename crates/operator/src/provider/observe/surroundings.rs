@@ -3,10 +3,11 @@
 use applecart_api::condition::is_true;
 use applecart_api::credential::is_told;
 use applecart_api::ids::Zone;
-use applecart_api::keys::{finalizer, label, owned};
+use applecart_api::keys::{annotation, finalizer, label, owned};
+use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::machine::{
     Bootstrap, Bound, Credentials, Guest, HostRead, HostState, Image, Images, Name, Node, Observed,
-    Release, is_due, needs_name,
+    Release, is_due, needs_name, postponed_since,
 };
 use applecart_scaleway::Os;
 use jiff::Timestamp;
@@ -42,9 +43,11 @@ pub async fn read(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     let working = turn.seen.bootstrap != Bootstrap::None;
     let there = node(&context.client, &name);
     turn.seen.node = context.memory.nodes.get(&name, &turn.reading, there).await?;
-    if parting || (!settled && !working && turn.seen.node.is_some()) {
+    let draining = turn.seen.node.as_ref().is_some_and(|node| node.draining);
+    if parting || draining || (!settled && !working && turn.seen.node.is_some()) {
         turn.seen.guests = guests(&context.client, &name).await?;
     }
+    turn.seen.first_to_drain = is_first_to_drain(context, &turn.object);
     let due = is_due(context.clock.now(), &turn.seen, &context.settings.limits);
     // Without a provider ID, that comes before all that needs them.
     let named = turn.seen.object.provider_id.is_some();
@@ -52,6 +55,21 @@ pub async fn read(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
         secrets(context, turn).await?;
     }
     Ok(())
+}
+
+/// Whether an update waits for VMs on its Mac, and on no Mac of its fleet that works for longer. By
+/// what was last watched: at worst two are emptied at once.
+fn is_first_to_drain(context: &Context, object: &ScalewayAppleSiliconMachine) -> bool {
+    let place = |object: &ScalewayAppleSiliconMachine| {
+        let since = postponed_since(object.status.as_ref()?)?;
+        Some((since, object.namespace(), object.name_any()))
+    };
+    let Some(own) = place(object) else { return false };
+    let before = |other: &ScalewayAppleSiliconMachine| {
+        let works = other.status.as_ref().is_some_and(|status| status.ready == Some(true));
+        works && fleet(other) == fleet(object) && place(other).is_some_and(|place| place < own)
+    };
+    !context.store.state().iter().any(|other| before(other))
 }
 
 /// Whether a living object's host is leaving it, or has left.
@@ -109,6 +127,7 @@ pub async fn node(client: &Client, name: &str) -> Result<Option<Node>, ReadError
         uid: node.uid().unwrap_or_default(),
         provider_id: node.spec.as_ref().and_then(|spec| spec.provider_id.clone()),
         cordoned: node.spec.as_ref().is_some_and(|spec| spec.unschedulable == Some(true)),
+        draining: node.annotations().contains_key(annotation::DRAINING),
         ready: is_node_ready(&node),
         silent_since: silent_since(&node),
     }))
@@ -153,6 +172,7 @@ fn guest(pod: &Pod) -> Guest {
         name: pod.name_any(),
         uid: pod.uid().unwrap_or_default(),
         version: pod.resource_version().unwrap_or_default(),
+        runner: pod.labels().contains_key(label::RUNNER_POOL),
         busy: is_busy(pod),
         deleting,
         forced: deleting && pod.metadata.deletion_grace_period_seconds.unwrap_or(0) == 0,

@@ -20,7 +20,7 @@ effects! {
     TakeLease NoteMarked NoteReleasing NoteWiped NoteDelete NoteQuarantined NoteHealthy NoteMoving
     ClearLease ReturnLease LeaveLease Rename RequestWipe Reboot DeleteServer ScheduleDeletion
     NoteOrder Create StoreCredentials DeleteCredentials CreateIdentity DeleteIdentity StartBootstrap
-    StartUpkeep Compare StopBootstrap Cordon DeleteGuest FreeGuest DeleteNode
+    StartUpkeep Compare StopBootstrap Cordon Drain Uncordon DeleteGuest FreeGuest DeleteNode
 }
 
 /// What an effect is judged by.
@@ -173,6 +173,8 @@ pub fn may(seen: &Observed, action: &Action) -> bool {
         | Action::ReturnLease(_)
         | Action::LeaveLease(_) => may_lease(&case, action),
         Action::Cordon { .. }
+        | Action::Drain { .. }
+        | Action::Uncordon { .. }
         | Action::DeleteGuest { .. }
         | Action::FreeGuest { .. }
         | Action::DeleteNode { .. } => case.may_act() && may_empty(&case, action),
@@ -340,8 +342,24 @@ fn may_empty(case: &Case<'_>, action: &Action) -> bool {
     let guests = &case.seen.guests;
     match action {
         Action::Cordon { uid } => case.may_empty() && case.is_our_node(Some(uid)),
+        // V7: the update waits, and nobody else's of its fleet for longer.
+        Action::Drain { uid } => {
+            let asked = case.seen.first_to_drain && waits_for_vms(case.seen);
+            let taken = case.seen.node.as_ref().is_some_and(|node| node.cordoned || node.draining);
+            case.living && case.has_claimed() && case.is_our_node(Some(uid)) && asked && !taken
+        }
+        // Only who we cordoned ourselves.
+        Action::Uncordon { uid } => {
+            let by_us = case.seen.node.as_ref().is_some_and(|node| node.draining);
+            let over = by_us && !waits_for_vms(case.seen);
+            case.living && case.has_claimed() && case.is_our_node(Some(uid)) && over
+        }
         Action::DeleteGuest { name, force: false, .. } => {
-            case.may_empty() && case.guest(name).is_some_and(|g| !g.busy && !g.deleting)
+            let drained = case.seen.node.as_ref().is_some_and(|node| node.draining);
+            let for_update = drained && case.has_claimed() && waits_for_vms(case.seen);
+            let idle = case.guest(name).is_some_and(|g| !g.busy && !g.deleting);
+            let runner = case.guest(name).is_some_and(|g| g.runner);
+            idle && (case.may_empty() || (for_update && runner && case.is_our_node(None)))
         }
         // S24, S37: without grace only where nothing can run any more.
         Action::DeleteGuest { name, force: true, .. } => {
@@ -358,6 +376,12 @@ fn may_empty(case: &Case<'_>, action: &Action) -> bool {
         }
         _ => false,
     }
+}
+
+fn waits_for_vms(seen: &Observed) -> bool {
+    let conditions = &seen.object.status.conditions;
+    let told = conditions.iter().find(|c| c.type_ == "UpToDate").and_then(|c| c.reason.as_deref());
+    matches!(told, Some("Postponed" | "Draining"))
 }
 
 fn may_write(case: &Case<'_>, action: &Action) -> bool {
