@@ -70,12 +70,15 @@ struct Figures {
 }
 
 /// Plays each case on a control plane of its own, and prints a table of them.
-pub async fn claims(cases: &[Case]) -> Result<()> {
+///
+/// The provider is this program, or the one beside us.
+pub async fn claims(cases: &[Case], provider: Option<&Path>) -> Result<()> {
+    let provider = provider.map_or_else(|| program("applecart"), |path| Ok(path.to_owned()))?;
     let binaries = Binaries::obtain().await?.without_controllers();
     println!("{}", HEAD.join("  "));
     let mut measured = BTreeSet::new();
     for case in cases {
-        println!("{}", play(&binaries, *case).await?);
+        println!("{}", play(&binaries, &provider, *case).await?);
         // How long Scaleway takes makes no difference to it.
         if measured.insert(case.machines) {
             let mut plane = prepared(&binaries, case.machines).await?;
@@ -147,13 +150,13 @@ impl fmt::Display for Figures {
     }
 }
 
-async fn play(binaries: &Binaries, case: Case) -> Result<Figures> {
+async fn play(binaries: &Binaries, provider: &Path, case: Case) -> Result<Figures> {
     let mut plane = prepared(binaries, case.machines).await?;
     let (mut scaleway, environment) = start_scaleway(case, plane.folder()).await?;
     let url = environment.get("SCW_API_URL").context("no address")?;
     let before = plane_cpu(&mut plane)?;
     let began = Instant::now();
-    let mut provider = start_provider(&mut plane, &environment)?;
+    let mut provider = start_provider(provider, &mut plane, &environment)?;
     let claimed = wait::until_within(PATIENCE, "all Machines to be claimed", async || {
         let left = unclaimed(&plane).await?;
         if left > 0 {
@@ -266,16 +269,21 @@ async fn start_scaleway(case: Case, folder: &Path) -> Result<(Process, BTreeMap<
 }
 
 fn start_provider(
+    program: &Path,
     plane: &mut ControlPlane,
     environment: &BTreeMap<String, String>,
 ) -> Result<Process> {
     let tart = plane.folder().join("tart.tar.gz");
-    let mut packer = Command::new(program("applecart")?);
+    let mut packer = Command::new(self::program("applecart")?);
     let status = packer.args(["sim", "tart-archive"]).arg(&tart).status();
     ensure!(status.context("could not start applecart")?.success(), "no Tart to install");
     let kubeconfig = plane.kubeconfig_of_user(PROVIDER, Some("system:masters"))?;
-    let mut command = Command::new(program("applecart")?);
+    let mut command = Command::new(program);
     command
+        // As the chart sets it.
+        .env("MALLOC_ARENA_MAX", "1")
+        .env("MALLOC_TRIM_THRESHOLD_", "131072")
+        .env("MALLOC_MMAP_THRESHOLD_", "131072")
         // Nobody else leads, and a machine that this keeps busy may lose a Lease of seconds.
         .args(["provider", "--claim-settle=0s", "--leader-elect=false"])
         // Who has its host waits for a token that nobody fills in here: looking for it shall not be

@@ -1,6 +1,7 @@
 //! `cargo xtask e2e`: runs the scenarios on a real control plane.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -53,6 +54,9 @@ struct Bench {
     /// How many Machines, and as many hosts in the pool; may be repeated
     #[arg(long, value_name = "N", default_values_t = [10, 100, 1000])]
     machines: Vec<usize>,
+    /// The provider to measure; `cargo xtask` builds it as it is shipped
+    #[arg(long, value_name = "PROGRAM")]
+    provider: Option<PathBuf>,
     /// How long Scaleway takes to answer, in milliseconds; may be repeated
     #[arg(long, value_name = "MS", default_values_t = [0, 50])]
     delay: Vec<u64>,
@@ -77,8 +81,9 @@ fn main() -> ExitCode {
         }
         Some((verb, rest)) if verb == BENCH => {
             // Its name first, as a parser expects it.
-            let cases = Bench::parse_from([verb].into_iter().chain(rest)).cases();
-            guarded(async { bench::claims(&cases).await.map(|()| true) })
+            let bench = Bench::parse_from([verb].into_iter().chain(rest));
+            let (cases, provider) = (bench.cases(), bench.provider.as_deref());
+            guarded(async { bench::claims(&cases, provider).await.map(|()| true) })
         }
         _ => run(&CommandLine::parse()),
     };

@@ -8,7 +8,7 @@ use anyhow::Result;
 
 use crate::cargo;
 use crate::counts::Counts;
-use crate::program::{E2E, Profile};
+use crate::program::{APPLECART, E2E, Profile};
 use crate::tools;
 
 /// Runs it with what was typed after `e2e`; its output is ours.
@@ -19,10 +19,11 @@ pub fn run(arguments: Vec<OsString>) -> Result<ExitStatus> {
     E2E.status(command)
 }
 
-/// Measures claims, built for release, with what was typed after `bench claims`.
+/// Measures claims of the provider as it is shipped, with what was typed after `bench claims`.
 pub fn bench_claims(arguments: &[OsString]) -> Result<ExitStatus> {
     let mut command = E2E.build(Profile::Release)?;
-    command.arg("bench").args(arguments).env_remove("KUBECONFIG");
+    command.arg("bench").arg("--provider").arg(APPLECART.path(Profile::Dist)?);
+    command.args(arguments).env_remove("KUBECONFIG");
     E2E.status(command)
 }
 

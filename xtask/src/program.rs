@@ -18,6 +18,8 @@ pub enum Profile {
     Dev,
     /// To be fast.
     Release,
+    /// As it is shipped: small, and without the simulated world.
+    Dist,
 }
 
 /// One of our programs.
@@ -34,10 +36,13 @@ pub const E2E: Program = Program("applecart-e2e");
 impl Program {
     /// A command that runs it, built anew if need be.
     pub fn build(self, profile: Profile) -> Result<Command> {
+        self.path(profile).map(Command::new)
+    }
+
+    /// Where it is, built anew if need be.
+    pub fn path(self, profile: Profile) -> Result<PathBuf> {
         let messages = build(profile).shown()?;
-        let path = executable(&messages, self.0)
-            .with_context(|| format!("cargo made no program {}", self.0))?;
-        Ok(Command::new(path))
+        executable(&messages, self.0).with_context(|| format!("cargo made no program {}", self.0))
     }
 
     /// Runs it to its end; its output is ours.
@@ -47,10 +52,12 @@ impl Program {
 }
 
 fn build(profile: Profile) -> Cargo {
-    let mut words = vec!["build", "--workspace", "--bins"];
-    if profile == Profile::Release {
-        words.push("--release");
-    }
+    let mut words = vec!["build"];
+    words.extend(match profile {
+        Profile::Dev => &["--workspace", "--bins"][..],
+        Profile::Release => &["--workspace", "--bins", "--release"],
+        Profile::Dist => &["--package", "applecart", "--no-default-features", "--profile", "dist"],
+    });
     words.push("--message-format=json-render-diagnostics");
     Cargo::new(words)
 }
@@ -84,5 +91,6 @@ mod tests {
         let line = build(Profile::Release).to_line();
         assert!(line.starts_with("cargo build --workspace --bins --release"), "{line}");
         assert!(!build(Profile::Dev).to_line().contains("--release"));
+        assert!(build(Profile::Dist).to_line().contains("--no-default-features --profile dist"));
     }
 }

@@ -9,7 +9,7 @@ use super::decide::since;
 use super::leftovers::{delete, ours};
 use super::limits::Limits;
 use super::observed::{Guest, Observed};
-use super::status::{DRAINING, POSTPONED, UP_TO_DATE};
+use super::status::{DRAINING, FAILED, POSTPONED, UP_TO_DATE};
 
 /// Since when something waits on a Mac until no VM runs, by what was told of it.
 #[must_use]
@@ -19,6 +19,12 @@ pub fn postponed_since(status: &ScalewayAppleSiliconMachineStatus) -> Option<Tim
     told.last_transition_time.filter(|_| waits)
 }
 
+/// Whether an update failed, and was not given up for longer.
+fn is_failing(status: &ScalewayAppleSiliconMachineStatus) -> bool {
+    let told = status.conditions.iter().find(|condition| condition.type_ == UP_TO_DATE);
+    told.is_some_and(|told| told.reason.as_deref() == Some(FAILED))
+}
+
 /// What to do about the Node of a Mac on which no step runs: it takes no new Pods once something
 /// has waited too long, then its idle runners go, and it takes Pods again when nothing waits any
 /// more. Whatever else runs there ends by itself.
@@ -26,6 +32,8 @@ pub(super) fn next(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<A
     let node = ours(seen)?;
     let uid = node.uid.clone();
     match postponed_since(&seen.object.status) {
+        // It is empty, and tried again soon: new VMs would only be in the way once more.
+        None if is_failing(&seen.object.status) => None,
         None => node.draining.then_some(Action::Uncordon { uid }),
         Some(_) if node.draining && node.cordoned => {
             let idle = |guest: &&Guest| guest.runner && !guest.busy && !guest.deleting;

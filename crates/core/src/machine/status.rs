@@ -25,7 +25,9 @@ pub(super) const TAKEN_OVER: &str = "TakenOver";
 pub(super) const OUTDATED: &str = "Outdated";
 /// Its reason on a Mac on which something waits until no VM runs.
 pub(super) const POSTPONED: &str = "Postponed";
-/// The same, and its Node takes no new Pods for it.
+/// Its reason on a Mac on which a step failed.
+pub(super) const FAILED: &str = "AgentRollFailed";
+/// Something waits until no VM runs, and the Node takes no new Pods for it.
 pub(super) const DRAINING: &str = "Draining";
 
 /// The status that goes with this turn.
@@ -230,7 +232,7 @@ pub(super) fn upkeep_status(
         UpToDate::Failed { message, exceeded: true, .. } => {
             ("False", "TartKubeletUpdateExceededRetries", (*message).to_owned())
         }
-        UpToDate::Failed { message, .. } => ("False", "AgentRollFailed", (*message).to_owned()),
+        UpToDate::Failed { message, .. } => ("False", FAILED, (*message).to_owned()),
         UpToDate::Missing(what) => ("False", what.word(), what.to_string()),
     };
     let says = Says { type_: UP_TO_DATE, status: holds, reason: word, message };

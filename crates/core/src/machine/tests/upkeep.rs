@@ -370,11 +370,19 @@ fn a_mac_that_is_emptied_for_an_update_says_so_and_takes_pods_again_after_it() {
     seen.upkeep = Upkeep::Idle(Some(Looked { at: minutes_ago(1), generation: Some(1) }));
     assert_eq!(next(&seen).action, Some(Action::StartUpkeep(server())), "every minute");
     let uncordon = Some(Action::Uncordon { uid: "node-1".into() });
-    for ended in [current("abc"), Upkeep::Ended(Upkept::Failed("no route".into()))] {
-        let mut seen = with(seen.clone(), |seen| seen.upkeep = ended);
+    let failed = || Upkeep::Ended(Upkept::Failed("no route".into()));
+    let last = Limits::default().tiers.max_updates;
+    for (ended, failures, stays) in
+        [(current("abc"), 0, false), (failed(), 0, true), (failed(), last - 1, false)]
+    {
+        let mut seen = with(seen.clone(), |seen| {
+            seen.upkeep = ended;
+            seen.object.status.tart_kubelet_update_attempts = i32::try_from(failures).ok();
+        });
         seen.object.status = recorded(&seen);
         seen.upkeep = Upkeep::Idle(Some(Looked { at: now(), generation: Some(1) }));
-        assert_eq!(next(&seen).action, uncordon);
+        let expected = uncordon.clone().filter(|_| !stays);
+        assert_eq!(next(&seen).action, expected, "after {failures} failures");
         seen.node = Some(Node { cordoned: true, ..node() });
         assert_eq!(next(&seen).action, None, "what a person cordoned stays so");
     }

@@ -351,7 +351,7 @@ fn may_empty(case: &Case<'_>, action: &Action) -> bool {
         // Only who we cordoned ourselves.
         Action::Uncordon { uid } => {
             let by_us = case.seen.node.as_ref().is_some_and(|node| node.draining);
-            let over = by_us && !waits_for_vms(case.seen);
+            let over = by_us && !waits_for_vms(case.seen) && !is_tried_again(case.seen);
             case.living && case.has_claimed() && case.is_our_node(Some(uid)) && over
         }
         Action::DeleteGuest { name, force: false, .. } => {
@@ -382,6 +382,11 @@ fn waits_for_vms(seen: &Observed) -> bool {
     let conditions = &seen.object.status.conditions;
     let told = conditions.iter().find(|c| c.type_ == "UpToDate").and_then(|c| c.reason.as_deref());
     matches!(told, Some("Postponed" | "Draining"))
+}
+
+fn is_tried_again(seen: &Observed) -> bool {
+    let mut told = seen.object.status.conditions.iter().filter(|c| c.type_ == "UpToDate");
+    told.any(|c| c.reason.as_deref() == Some("AgentRollFailed"))
 }
 
 fn may_write(case: &Case<'_>, action: &Action) -> bool {
