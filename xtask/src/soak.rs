@@ -13,7 +13,7 @@ use crate::terminal::seconds;
 /// How many times memory is looked at in one run.
 const LOOKS: u32 = 10;
 /// Memory is flat if its end is at most so many percent of its middle.
-const FLAT_PERCENT: u64 = 115;
+const FLAT_PERCENT: u64 = 105;
 /// Many times faster than a real fleet: ten minutes are more than a day of it.
 const SPEED: &str = "240";
 

@@ -24,7 +24,6 @@ pub struct Troubles {
 #[derive(Clone, Debug)]
 struct Failure {
     tried: &'static str,
-    in_a_row: u32,
     /// Nothing to tell yet, only to count.
     usual: bool,
     message: String,
@@ -61,7 +60,7 @@ impl Troubles {
         match outcome {
             Outcome::Done if told => {}
             Outcome::Done => self.clear(key),
-            Outcome::Failed(said) => self.note(key, 0, tried, said, now),
+            Outcome::Failed(said) => drop(self.note(key, 0, tried, said, now)),
             Outcome::TooEarly(said) => {
                 self.note(key, 0, tried, said, now);
                 let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,27 +81,38 @@ impl Troubles {
 
     /// Notes an effect that may be tried again soon, unless that went on for too long already.
     fn note_usual(&self, key: &str, tried: &'static str, said: &str, now: Timestamp) -> Duration {
-        self.note(key, USUAL, tried, said, now);
-        if self.of(key).is_some() { Duration::ZERO } else { self.first_wait / 10 }
+        let usual = self.note(key, USUAL, tried, said, now);
+        if usual { self.first_wait / 10 } else { Duration::ZERO }
     }
 
-    /// Notes a failure, of which the first `usual` ones are only counted.
-    fn note(&self, key: &str, usual: u32, tried: &'static str, said: &str, now: Timestamp) {
-        let message = format!("{tried}: {said}");
+    /// Notes a failure, of which the first `usual` ones of this effect are only counted, and hide
+    /// nothing that failed before; whether this was one of them.
+    fn note(&self, key: &str, usual: u32, tried: &'static str, said: &str, now: Timestamp) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let (before, mut streaks) =
-            last.remove(key).map_or((0, vec![]), |failure| (failure.in_a_row, failure.streaks));
-        match streaks.iter_mut().find(|streak| streak.tried == tried) {
-            Some(streak) => streak.times = streak.times.saturating_add(1),
+        let earlier = last.remove(key);
+        let mut streaks = earlier.as_ref().map_or(vec![], |earlier| earlier.streaks.clone());
+        // Each effect waits for what it did itself: another that failed for an hour says nothing
+        // about this one.
+        let known = streaks.iter_mut().find(|streak| streak.tried == tried);
+        let before = known.as_ref().map_or(0, |streak| streak.times);
+        match known {
+            Some(streak) => streak.times = before.saturating_add(1),
             None => streaks.push(Streak { tried, since: now, times: 1 }),
         }
-        let doublings = before.saturating_sub(usual).min(MOST_DOUBLINGS);
-        let retry_at = now + self.first_wait.saturating_mul(1 << doublings);
-        let (in_a_row, usual) = (before + 1, before < usual);
-        let too_early = false;
-        let at = now;
-        let failure = Failure { tried, in_a_row, usual, message, at, retry_at, too_early, streaks };
+        let is_usual = before < usual;
+        let lasting = earlier.filter(|earlier| is_usual && !earlier.usual);
+        let fresh = |streaks| {
+            let doublings = before.saturating_sub(usual).min(MOST_DOUBLINGS);
+            let retry_at = now + self.first_wait.saturating_mul(1 << doublings);
+            let (message, at, too_early) = (format!("{tried}: {said}"), now, false);
+            Failure { tried, usual: is_usual, message, at, retry_at, too_early, streaks }
+        };
+        let failure = match lasting {
+            Some(lasting) => Failure { streaks, ..lasting },
+            None => fresh(streaks),
+        };
         last.insert(key.to_owned(), failure);
+        is_usual
     }
 
     /// An effect of `key` succeeded, or `key` is gone.
@@ -164,6 +174,23 @@ mod tests {
         }
         assert!(!lasts("delete", 9000), "five times are not often enough");
         assert!(!lasts("schedule", 9000), "it is forgotten");
+    }
+
+    #[test]
+    fn a_failure_waits_by_its_own_count_and_hides_none_that_lasts() {
+        let troubles = Troubles::new(Duration::from_secs(10));
+        let now = Timestamp::from_second(1000).unwrap();
+        for _ in 0..6 {
+            troubles.settle("a", "rename the host", &Outcome::Failed("no".into()), false, now);
+        }
+        let again = troubles.settle("a", "write the status", &Outcome::Unknown, false, now);
+        let trouble = troubles.of("a").expect("a trouble");
+        assert_eq!((again, trouble.tried), (Duration::from_secs(1), "rename the host"));
+        assert_eq!(trouble.due_in(now), Some(Duration::from_secs(320)));
+        troubles.settle("a", "write a note", &Outcome::Failed("no".into()), false, now);
+        let trouble = troubles.of("a").expect("a trouble");
+        assert_eq!(trouble.due_in(now), Some(Duration::from_secs(10)), "its first failure");
+        assert!(trouble.lasts(&["rename the host"], Duration::ZERO, now));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! The one gate: every call of every process under test, to Kubernetes, Scaleway, SSH and Tart
-//! alike, and every event of its watches, is numbered and recorded here, and a plan says which of
-//! them goes wrong and how.
+//! The one gate: every call of every process under test, to Kubernetes, Scaleway, GitHub, SSH and
+//! Tart alike, and every event of its watches, is numbered and recorded here, and a plan says which
+//! of them goes wrong and how.
 //!
 //! # Guarantees
 //! - Calls get their numbers in the order in which they reach the gate.
@@ -10,8 +10,9 @@
 mod fault;
 mod kubernetes;
 mod mac;
-mod scaleway;
+mod service;
 mod tart;
+mod told;
 mod trace;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,6 +28,7 @@ use tokio::time::Instant;
 pub use fault::{Class, Edge, Fault, possible};
 pub use mac::GatedDial;
 pub use tart::GatedTart;
+pub use told::Told;
 pub use trace::{
     PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER, SECOND_RUNNER_POOLS, Step, table,
 };
@@ -99,15 +101,18 @@ pub struct Faults {
     oracle: OnceLock<Oracle>,
     power_cut: OnceLock<PowerCut>,
     spins: Notify,
-    scaleway: Mutex<scaleway::Memory>,
+    services: Mutex<service::Memory>,
 }
 
 struct State {
     plan: Plan,
     random: SmallRng,
     recording: Recording,
+    /// Whether Events are steps.
+    hears_news: bool,
     began: Instant,
     steps: VecDeque<Step>,
+    told: Vec<Told>,
     next: usize,
     /// The last step's time, and how many there were at that time.
     moment: (Duration, usize),
@@ -150,8 +155,10 @@ impl Faults {
             plan,
             random: SmallRng::seed_from_u64(seed),
             recording: Recording::Everything,
+            hears_news: false,
             began: Instant::now(),
             steps: VecDeque::new(),
+            told: Vec::new(),
             next: 0,
             moment: (Duration::ZERO, 0),
             open: BTreeMap::new(),
@@ -169,7 +176,7 @@ impl Faults {
             oracle: OnceLock::new(),
             power_cut: OnceLock::new(),
             spins: Notify::new(),
-            scaleway: Mutex::default(),
+            services: Mutex::default(),
         })
     }
 
@@ -195,11 +202,11 @@ impl Faults {
         (state.injected, state.checks)
     }
 
-    /// How long ago the last fault was, if there was one.
+    /// How long ago the last fault of this kind was, if there was one.
     #[must_use]
-    pub fn since_the_last(&self) -> Option<Duration> {
+    pub fn since_the_last(&self, is: impl Fn(Fault) -> bool) -> Option<Duration> {
         let state = self.state();
-        let last = state.steps.iter().rev().find(|step| step.fault.is_some())?;
+        let last = state.steps.iter().rev().find(|step| step.fault.is_some_and(&is))?;
         Some(state.began.elapsed().saturating_sub(last.at))
     }
 
@@ -217,12 +224,19 @@ impl Faults {
         state.beats.clear();
     }
 
-    fn is_quiet(&self) -> bool {
-        self.state().recording == Recording::Effects
+    /// Whether Events are steps from now on: where nobody has anything to say, they are writes like
+    /// any other.
+    pub fn hear_news(&self, hears: bool) {
+        self.state().hears_news = hears;
     }
 
-    /// Whether nobody wrote anything since step `before`, in a quiet time of this length, but
-    /// heartbeats, and these no more often than they are due (LH25).
+    fn hears_news(&self) -> bool {
+        let state = self.state();
+        state.hears_news || state.recording == Recording::Effects
+    }
+
+    /// Whether nobody wrote anything since step `before`, in a time of this length, but heartbeats,
+    /// and in a quiet time these no more often than they are due (LH25).
     pub fn silent_since(&self, before: usize, time: Duration) -> Result<(), String> {
         let mut state = self.state();
         let later = state.steps.make_contiguous().iter().filter(|step| step.number >= before);
@@ -314,7 +328,7 @@ impl Faults {
         let step = Step { number, at, process, edge, class, conditional, call, answer, fault };
         state.steps.push_back(step);
         if matches!(state.plan, Plan::Chaos { .. }) && state.steps.len() > KEPT_IN_CHAOS {
-            state.steps.pop_front();
+            state.forget_the_first();
         }
         Some(Entry { number, fault })
     }
@@ -344,6 +358,15 @@ impl Faults {
 }
 
 impl State {
+    /// Forgets the oldest step; with it calls that nobody answered while it was known, for no
+    /// answer to them would be noted any more.
+    fn forget_the_first(&mut self) {
+        self.steps.pop_front();
+        let first = self.steps.front().map_or(self.next, |step| step.number);
+        self.open.retain(|_, number| *number >= first);
+        self.open_macs.retain(|_, number| *number >= first);
+    }
+
     fn draw(&mut self, ahead: &Ahead) -> Option<Fault> {
         if self.recording == Recording::Effects {
             return None;
@@ -356,5 +379,27 @@ impl State {
                 hit.then(|| ahead.possible[self.random.random_range(0..ahead.possible.len())])
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_without_an_end_forgets_calls_that_nobody_answered() {
+        let faults = Faults::new(Plan::Chaos { seed: 1, one_in: u32::MAX });
+        for number in 0..10 * KEPT_IN_CHAOS {
+            let call = || "get pods".to_owned();
+            let entry = faults.enter(Process::Provider, Edge::Kubernetes, Class::Read, false, call);
+            let key = u64::try_from(number).unwrap();
+            let step = entry.unwrap().number;
+            faults.state().open.insert((Process::Provider, key), step);
+            faults.state().open_macs.insert(("mac".to_owned(), key), step);
+        }
+        let state = faults.state();
+        assert_eq!(state.steps.len(), KEPT_IN_CHAOS);
+        assert!(state.open.len() <= KEPT_IN_CHAOS && state.open_macs.len() <= KEPT_IN_CHAOS);
+        assert!(state.told.is_empty());
     }
 }

@@ -68,4 +68,5 @@ pub use schema::SchemaError;
 pub use serve::ServeError;
 pub use server::{ApiServer, Setup};
 pub use state::EVENT_LIFE;
+pub use store::HISTORY_AGE;
 pub use tls::{Authority, AuthorityError};

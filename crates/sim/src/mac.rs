@@ -43,8 +43,8 @@ use crate::tart::SimTart;
 /// The account that Scaleway's Macs come with.
 pub const USER: &str = "m1";
 
-/// How many calls are remembered.
-const REMEMBERED_CALLS: usize = 10_000;
+/// How many calls are remembered: a bootstrap is some hundred, and each may be a long script.
+const REMEMBERED_CALLS: usize = 512;
 
 /// How long a file's read or write may take, as over SSH.
 const FILE_TIMEOUT: Duration = Duration::from_mins(1);

@@ -57,7 +57,7 @@ struct Seen {
 
 impl Safety {
     /// How many things one look looks for.
-    pub const INVARIANTS: u64 = 17;
+    pub const INVARIANTS: u64 = 18;
 
     /// Oracles for the world that is seen.
     #[must_use]
@@ -69,8 +69,40 @@ impl Safety {
     }
 
     /// Looks for what must never be.
-    pub fn check(&self, _: &Step) -> Result<(), String> {
+    pub fn check(&self, step: &Step) -> Result<(), String> {
+        self.rolls_one_by_one(step)?;
         self.look()
+    }
+
+    /// S39: whoever takes a runner of an old image away takes the only one that is on its way: none
+    /// before it still leaves, and every new one runs.
+    fn rolls_one_by_one(&self, step: &Step) -> Result<(), String> {
+        let deletes = step.process.is_runner_pools() && step.succeeded();
+        let Some(id) = step.call.strip_prefix("delete pods ").filter(|_| deletes) else {
+            return Ok(());
+        };
+        let Some((namespace, name)) = id.split_once('/') else { return Ok(()) };
+        let pods = self.sight.objects("pods");
+        let is = |object: &Value, name: &str| {
+            let metadata = &object["metadata"];
+            metadata["name"] == name && metadata["namespace"] == namespace
+        };
+        // One that is gone already, or ended, left nobody waiting.
+        let Some(taken) = pods.iter().find(|pod| is(pod, name)) else { return Ok(()) };
+        let pool = text(&taken["metadata"]["labels"][label::RUNNER_POOL]);
+        let pools = self.sight.objects(POOLS);
+        let Some(pool) = pools.iter().find(|object| is(object, pool)) else { return Ok(()) };
+        let roll = Roll { pool, pods: &pods };
+        if !roll.is_stale(taken) || is_ended(taken) || is_deleted(pool) || roll.is_too_big() {
+            return Ok(());
+        }
+        match roll.on_their_way() {
+            0 | 1 => Ok(()),
+            more => {
+                let pool = text(&pool["metadata"]["name"]);
+                Err(format!("rolled-at-once: {more} runners of {pool} are on their way"))
+            }
+        }
     }
 
     /// Looks without an effect.
@@ -166,6 +198,45 @@ fn vm_of(pod: &Value) -> VmName {
         name: text(&metadata["name"]).to_owned(),
         uid: text(&metadata["uid"]).to_owned(),
     })
+}
+
+/// A pool and all Pods that there are.
+struct Roll<'a> {
+    pool: &'a Value,
+    pods: &'a [Arc<Value>],
+}
+
+impl Roll<'_> {
+    fn runners(&self) -> impl Iterator<Item = &Value> {
+        let uid = &self.pool["metadata"]["uid"];
+        let of_pool = move |pod: &&Arc<Value>| pod["metadata"]["ownerReferences"][0]["uid"] == *uid;
+        self.pods.iter().filter(of_pool).map(|pod| &**pod)
+    }
+
+    fn is_stale(&self, runner: &Value) -> bool {
+        runner["spec"]["containers"][0]["image"] != self.pool["spec"]["image"]
+    }
+
+    /// Whether there are so many that one less is no loss; the one that was just taken counts.
+    fn is_too_big(&self) -> bool {
+        let stay = self.runners().filter(|runner| !is_deleted(runner) && !is_ended(runner)).count();
+        let wanted = self.pool["spec"]["replicas"].as_u64().unwrap_or_default();
+        stay >= usize::try_from(wanted).unwrap_or(usize::MAX)
+    }
+
+    /// Old ones that leave, and new ones that do not run yet.
+    fn on_their_way(&self) -> usize {
+        let on_its_way = |runner: &&Value| match (self.is_stale(runner), is_deleted(runner)) {
+            (true, true) => !is_ended(runner),
+            (false, false) => text(&runner["status"]["phase"]) == "Pending",
+            (true, false) | (false, true) => false,
+        };
+        self.runners().filter(on_its_way).count()
+    }
+}
+
+fn is_ended(pod: &Value) -> bool {
+    matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
 }
 
 fn is_deleted(object: &Value) -> bool {
@@ -443,9 +514,7 @@ impl Memory {
     /// S38: no runner is made where there are enough of them. Where fewer are wanted than there
     /// were, those who have work stay.
     fn runners_are_wanted(&mut self, seen: &Seen, pools: &[Arc<Value>]) -> Result<(), String> {
-        let lives = |pod: &Value| {
-            !is_deleted(pod) && !matches!(text(&pod["status"]["phase"]), "Succeeded" | "Failed")
-        };
+        let lives = |pod: &Value| !is_deleted(pod) && !is_ended(pod);
         let before = std::mem::take(&mut self.alive);
         for pool in pools {
             let uid = text(&pool["metadata"]["uid"]);

@@ -23,7 +23,7 @@ use applecart_api::keys::label;
 use applecart_api::machine::ScalewayAppleSiliconMachineSpec;
 use applecart_api::runner_pool::{RunnerPool, RunnerPoolSpec};
 use applecart_core::pod::{PodId, VmName};
-use applecart_operator::provider;
+use applecart_operator::provider::{self, Github};
 use applecart_operator::runner_pools::RunnerPools;
 use applecart_scaleway::CONCURRENT_CALLS;
 use futures::future::BoxFuture;
@@ -35,7 +35,7 @@ use kube::{Api, ResourceExt};
 use tokio::sync::{Notify, watch};
 
 use crate::cluster_api::{self, Manifests};
-use crate::faults::{PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER, SECOND_RUNNER_POOLS};
+use crate::faults::{Edge, PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER, SECOND_RUNNER_POOLS};
 use crate::github::SimGithub;
 use crate::kubernetes::{ApiServer, Identity, Registry};
 use crate::mac::{SimMac, SimNetwork};
@@ -44,6 +44,7 @@ use crate::tart::SimTart;
 
 pub use crew::Install;
 pub use hands::{Hands, Pause};
+pub use secrets::SecretsSeen;
 pub use settings::WorldSettings;
 pub use sight::Sight;
 pub use view::{Chaos, HostRow, View};
@@ -312,11 +313,21 @@ impl World {
     pub fn provider_scaleway(&self, process: &Process) -> applecart_scaleway::Client {
         let service = self.scaleway().service();
         let service = match &self.settings.faults {
-            Some(faults) => faults.gated(process, service),
+            Some(faults) => faults.gated(Edge::Scaleway, process, service),
             None => service,
         };
         let limit = crate::scaleway::limit(CONCURRENT_CALLS);
         applecart_scaleway::Client::new(service, self.scaleway().config(limit))
+    }
+
+    /// GitHub as a provider calls it.
+    fn provider_github(&self, process: &Process) -> Github {
+        let service = self.github.service();
+        let service = match &self.settings.faults {
+            Some(faults) => faults.gated(Edge::Github, process, service),
+            None => service,
+        };
+        Github::new(service, "https://api.github.com", self.process_clock())
     }
 
     /// The Mac behind a host.

@@ -3,6 +3,7 @@
 mod apart;
 mod bench;
 mod explore;
+mod log;
 mod oracle;
 mod plant;
 mod roles;

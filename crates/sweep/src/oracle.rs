@@ -3,18 +3,20 @@
 
 mod counts;
 mod end;
+mod secrets;
 
 use applecart_sim::faults::{Edge, Step};
 
 pub use counts::Course;
 pub use end::{at_end, on_the_way};
+pub use secrets::secrets;
 
 /// The host that a call to Scaleway is about, or one to Kubernetes about a host's Lease.
 fn host_of(step: &Step) -> Option<&str> {
     let before = match step.edge {
         Edge::Scaleway => "servers/",
         Edge::Kubernetes => "/host-",
-        Edge::Ssh | Edge::Tart => return None,
+        Edge::Ssh | Edge::Tart | Edge::Github => return None,
     };
     let host = step.call.split(before).nth(1)?;
     let end = host.find(|c: char| c != '-' && !c.is_alphanumeric()).unwrap_or(host.len());

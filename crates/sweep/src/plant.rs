@@ -1,29 +1,29 @@
 //! Planted bugs: each does to the world what a broken controller would, and one oracle must say so.
 
+mod runners;
+mod telling;
+
 use std::fmt;
 use std::time::Duration;
 
-use applecart_api::keys::{label, lease};
+use applecart_api::keys::lease;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_api::name_class::{Marker, NameClass};
 use applecart_core::pod::{Template, VmName};
-use applecart_mac::kcpassword;
 use applecart_sim::faults::{Fault, Faults, PROVIDER, Process};
 use applecart_sim::kubernetes::Identity;
 use applecart_sim::scaleway::{HostSpec, HostView};
 use applecart_sim::world::{NAMESPACE, POOL_PREFIX, World};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use clap::ValueEnum;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tart_kubelet::{Share, Vm};
 
-use crate::story::machines;
+use crate::story::{Story, machines};
 
 /// How often a bug looks for its chance.
 const LOOK: Duration = Duration::from_millis(500);
@@ -81,12 +81,18 @@ pub enum Bug {
     Counts,
     /// Writes although nothing happened (LH25).
     Silence,
+    /// Writes once, some seconds after all is right (LH25).
+    Afterthought,
     /// Looks again and again, and never waits (LH25).
     Spins,
     /// Lets a Machine go on eleven minutes after something went wrong.
     Liveness,
     /// Tells a password (S16).
     Secrets,
+    /// Tells a password, and takes it back (S16).
+    TakenBack,
+    /// Logs a password (S16).
+    Logged,
     /// Tells a password that was before a wipe, as macOS hides it, in base64 (S16).
     Encoded,
     /// Releases the host of a Machine that lives: gives it that name, and wipes it (S4).
@@ -95,6 +101,10 @@ pub enum Bug {
     ReadyEarly,
     /// Makes a runner more than is asked for (S38).
     Surplus,
+    /// Replaces all runners of an old image at once (S39).
+    RolledAtOnce,
+    /// Leaves a runner registered at GitHub whose Machine is gone (C5).
+    Registered,
     /// Takes the account of a runner that there is (S43).
     Accounts,
     /// Tries wrong passwords until the account of a Mac is locked (S18).
@@ -119,7 +129,7 @@ impl fmt::Display for Bug {
 }
 
 /// Lets `bug` loose on the world, and never ends.
-pub async fn plant(world: &World, faults: &Faults, bug: Option<Bug>) {
+pub async fn plant(world: &World, faults: &Faults, story: Story, bug: Option<Bug>) {
     let Some(bug) = bug else { return std::future::pending().await };
     loop {
         let struck = match bug {
@@ -127,6 +137,7 @@ pub async fn plant(world: &World, faults: &Faults, bug: Option<Bug>) {
             Bug::Amnesia => {
                 went_wrong(faults, |fault| fault == Fault::CrashAfter) && do_again(world).await
             }
+            Bug::Afterthought => telling::add_afterthought(world, story).await,
             bug => strike(world, bug).await,
         };
         if struck {
@@ -185,7 +196,7 @@ async fn strike(world: &World, bug: Bug) -> bool {
         Bug::Phases => restart_pod(world).await,
         Bug::VmOfNobody => start_vm(world, true).await,
         Bug::VmsLeft => start_vm(world, false).await,
-        Bug::BusyDeleted | Bug::BusyVanished => take_busy(world, bug).await,
+        Bug::BusyDeleted | Bug::BusyVanished => runners::take_busy(world, bug).await,
         Bug::SpareLease => match (used, free) {
             (Some(_), Some(free)) => take_spare(world, free).await,
             _ => false,
@@ -204,8 +215,11 @@ async fn strike(world: &World, bug: Bug) -> bool {
             touch(world).await;
             false
         }
-        Bug::Secrets => tell_password(world).await,
-        Bug::Encoded => hosts.iter().any(|host| host.generation > 0) && tell_hidden(world).await,
+        Bug::Secrets => telling::tell_password(world).await,
+        Bug::TakenBack => used.is_some() && telling::take_back(world).await,
+        Bug::Encoded => {
+            hosts.iter().any(|host| host.generation > 0) && telling::tell_hidden(world).await
+        }
         bug => strike_others(world, bug, used).await,
     }
 }
@@ -216,13 +230,16 @@ async fn strike_others(world: &World, bug: Bug, used: Option<&HostView>) -> bool
         (Bug::Spins, _) => used.is_some() && spin(world).await,
         (Bug::ReleasedAlive, Some(host)) => release(world, host).await,
         (Bug::ReadyEarly, _) => say_ready(world).await,
-        (Bug::Surplus, _) => add_runner(world).await,
-        (Bug::Accounts, _) => take_account(world).await,
-        (Bug::SpareAccount, _) => make_account(world).await,
+        (Bug::Surplus, _) => runners::add_runner(world).await,
+        (Bug::Accounts, _) => runners::take_account(world).await,
+        (Bug::SpareAccount, _) => runners::make_account(world).await,
+        (Bug::RolledAtOnce, _) => runners::roll_at_once(world).await,
+        (Bug::Registered, _) => runners::register(world),
+        (Bug::Logged, _) => telling::log_password(world),
         (Bug::GivenUp, _) => give_up(world).await,
         (Bug::Chatter, _) => {
             tokio::time::sleep(Duration::from_mins(5)).await;
-            tell_again(world).await;
+            telling::tell_again(world).await;
             false
         }
         (Bug::Guessed, Some(host)) => world.mac(&host.id).is_some_and(|mac| {
@@ -278,29 +295,6 @@ fn is_ready(world: &World) -> bool {
     machines(world).iter().any(|machine| ready(machine) == Some(true))
 }
 
-/// The first runner that there is.
-async fn runner(pods: &Api<Pod>) -> Option<Pod> {
-    let runners = ListParams::default().labels(label::RUNNER_POOL);
-    pods.list(&runners).await.ok()?.items.into_iter().next()
-}
-
-async fn add_runner(world: &World) -> bool {
-    let pods: Api<Pod> = Api::namespaced(provider(world), NAMESPACE);
-    let Some(runner) = runner(&pods).await else { return false };
-    let mut another = Pod { spec: runner.spec.clone(), ..Pod::default() };
-    another.metadata.name = Some("one-more".to_owned());
-    another.metadata.labels.clone_from(&runner.metadata.labels);
-    another.metadata.owner_references.clone_from(&runner.metadata.owner_references);
-    pods.create(&PostParams::default(), &another).await.is_ok()
-}
-
-async fn take_account(world: &World) -> bool {
-    let pods: Api<Pod> = Api::namespaced(provider(world), NAMESPACE);
-    let Some(runner) = runner(&pods).await else { return false };
-    let accounts: Api<ServiceAccount> = Api::namespaced(provider(world), NAMESPACE);
-    accounts.delete(&runner.name_any(), &DeleteParams::default()).await.is_ok()
-}
-
 /// Says of every host that is free and was somebody's that it was not wiped.
 async fn leave_unwiped(world: &World) {
     let leases: Api<Lease> = Api::namespaced(provider(world), NAMESPACE);
@@ -334,14 +328,6 @@ async fn do_again(world: &World) -> bool {
     true
 }
 
-async fn tell_hidden(world: &World) -> bool {
-    let hosts = world.scaleway().hosts();
-    let wiped = hosts.iter().find(|host| host.generation > 0);
-    let passwords = wiped.map(|host| world.scaleway().passwords(&host.id)).unwrap_or_default();
-    let Some(earlier) = passwords.first() else { return false };
-    tell(world, &STANDARD.encode(kcpassword::encode(earlier))).await
-}
-
 /// Buys another host under the same name as `host`, if that is the claiming name of a Machine.
 fn buy_again(world: &World, host: &HostView) -> bool {
     let class = NameClass::read(&host.name, POOL_PREFIX);
@@ -373,21 +359,6 @@ fn provider(world: &World) -> kube::Client {
     world.api().client(Identity::stand_in(account.user))
 }
 
-async fn take_busy(world: &World, bug: Bug) -> bool {
-    let pods: Api<Pod> = Api::namespaced(provider(world), NAMESPACE);
-    let busy = ListParams::default().labels(label::RUNNER_POOL_OWNER);
-    let Ok(busy) = pods.list(&busy).await else { return false };
-    let runs = |pod: &&Pod| pod.status.as_ref().and_then(|s| s.phase.as_deref()) == Some("Running");
-    let Some(pod) = busy.items.iter().find(runs) else { return false };
-    let name = pod.name_any();
-    if bug == Bug::BusyDeleted {
-        return pods.delete(&name, &DeleteParams::default()).await.is_ok();
-    }
-    let freed = json!({"metadata": {"finalizers": null}});
-    let freed = pods.patch(&name, &PatchParams::default(), &Patch::Merge(&freed)).await.is_ok();
-    freed && pods.delete(&name, &DeleteParams::default().grace_period(0)).await.is_ok()
-}
-
 /// Returns a host on which a bootstrap has only begun: long before it is a Node, somebody's work
 /// is on it.
 fn return_touched(world: &World, host: &HostView) -> bool {
@@ -404,24 +375,6 @@ async fn give_up(world: &World) -> bool {
         return false;
     };
     world.scaleway().client().schedule_deletion(&host.zone, &host.id).await.is_ok()
-}
-
-async fn make_account(world: &World) -> bool {
-    let accounts: Api<ServiceAccount> = Api::namespaced(provider(world), NAMESPACE);
-    let account = json!({"metadata": {"name": "nobody", "labels": {label::RUNNER_POOL: "macos"}}});
-    let Ok(account) = serde_json::from_value::<ServiceAccount>(account) else { return false };
-    accounts.create(&PostParams::default(), &account).await.is_ok()
-}
-
-async fn tell_again(world: &World) -> bool {
-    let about = json!({"kind": "Pod", "namespace": NAMESPACE, "name": "nobody"});
-    let event = json!({
-        "metadata": {"generateName": "chatter-"}, "involvedObject": about,
-        "reason": "Chatter", "message": "as before", "type": "Normal",
-    });
-    let Ok(event) = serde_json::from_value::<Event>(event) else { return false };
-    let events: Api<Event> = Api::namespaced(provider(world), NAMESPACE);
-    events.create(&PostParams::default(), &event).await.is_ok()
 }
 
 /// Takes the Lease of a free host for a Machine that has one.
@@ -503,18 +456,6 @@ async fn hold_up(world: &World) -> bool {
     false
 }
 
-async fn tell_password(world: &World) -> bool {
-    let Some(password) = world.passwords().pop() else { return false };
-    tell(world, &password).await
-}
-
-async fn tell(world: &World, secret: &str) -> bool {
-    let maps: Api<ConfigMap> = Api::namespaced(provider(world), NAMESPACE);
-    let map = json!({"metadata": {"name": "log"}, "data": {"line": format!("sudo {secret}")}});
-    let Ok(map) = serde_json::from_value(map) else { return false };
-    maps.create(&PostParams::default(), &map).await.is_ok()
-}
-
 fn samms(world: &World) -> Api<ScalewayAppleSiliconMachine> {
     Api::namespaced(provider(world), NAMESPACE)
 }
@@ -581,7 +522,6 @@ mod tests {
     use super::*;
     use crate::explore::{Seconds, explore};
     use crate::run::{Case, End, NO_SILENCE, SHORT_SILENCE, run};
-    use crate::story::Story;
 
     /// A story in which the bug gets its chance.
     fn story(bug: Bug) -> Story {
@@ -594,6 +534,8 @@ mod tests {
             | Bug::Encoded
             | Bug::Unadoptable
             | Bug::Amnesia => Story::Release,
+            Bug::RolledAtOnce => Story::RollImage,
+            Bug::Registered => Story::Builder,
             Bug::CutOff | Bug::Paused => Story::Detach,
             Bug::Forgotten => Story::Forget,
             Bug::RentedTwice => Story::AutoOrder,
@@ -606,12 +548,12 @@ mod tests {
     /// The oracle that finds the bug.
     fn oracle(bug: Bug) -> Bug {
         match bug {
-            Bug::Encoded => Bug::Secrets,
+            Bug::Encoded | Bug::TakenBack | Bug::Logged => Bug::Secrets,
             Bug::Amnesia => Bug::Counts,
             Bug::GivenUp => Bug::HostsChanged,
             Bug::BusyVanished => Bug::BusyDeleted,
-            Bug::SpareAccount => Bug::LeftBehind,
-            Bug::Chatter => Bug::Silence,
+            Bug::SpareAccount | Bug::Registered => Bug::LeftBehind,
+            Bug::Chatter | Bug::Afterthought => Bug::Silence,
             bug => bug,
         }
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use applecart_api::clock::Clock;
 use applecart_sim::faults::{Fault, Faults, Plan, Step};
 use applecart_sim::oracle::Safety;
-use applecart_sim::world::{self, World, WorldSettings};
+use applecart_sim::world::{self, SecretsSeen, World, WorldSettings};
 use futures::future::OptionFuture;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,8 @@ use tokio::time::Instant;
 
 use crate::apart::apart;
 use crate::explore::Explorer;
-use crate::oracle::{Course, at_end, on_the_way};
+use crate::log::Log;
+use crate::oracle::{Course, at_end, on_the_way, secrets};
 use crate::plant::Bug;
 use crate::roles::roles;
 use crate::story::{Story, said};
@@ -28,6 +29,11 @@ const CONVERGE: Duration = Duration::from_mins(10);
 /// A marker that a late rename gives a host whose object is gone is the sweep's to find, twice, and
 /// to finish: so long after, at the latest (V2).
 pub const SWEPT: Duration = Duration::from_hours(1);
+/// What was begun before all was right is over so long after it: a status is told, a look that was
+/// due is taken.
+const SETTLE: Duration = Duration::from_secs(15);
+/// Whoever waits for an answer that never comes gives up within a minute, and then goes on.
+const ANSWER: Duration = Duration::from_secs(75);
 /// How long after that it is looked at again: longer than a Node may be silent.
 const REST: Duration = Duration::from_secs(75);
 /// How long a controller takes to see what is late: it looks every ten seconds, and Kubernetes does
@@ -158,7 +164,8 @@ pub fn play_here(explorer: &Arc<Explorer>, calm: Option<Course>) -> End {
         .start_paused(true)
         .build()
         .expect("a runtime");
-    runtime.block_on(play(explorer, calm))
+    let (log, _keeps) = Log::begin();
+    runtime.block_on(play(explorer, calm, &log))
 }
 
 /// How long after the beginning of a run that is.
@@ -195,7 +202,7 @@ pub fn settings(seed: u64, clock: Clock) -> WorldSettings {
     }
 }
 
-async fn play(explorer: &Arc<Explorer>, calm: Option<Course>) -> End {
+async fn play(explorer: &Arc<Explorer>, calm: Option<Course>, log: &Log) -> End {
     let chooser = explorer.clone();
     let faults = Faults::new(Plan::Chosen(Box::new(move |ahead| chooser.choose(ahead))));
     let Case { story, seed, .. } = explorer.case();
@@ -220,11 +227,16 @@ async fn play(explorer: &Arc<Explorer>, calm: Option<Course>) -> End {
     for world in std::iter::once(&world).chain(&neighbour) {
         world.install(story.install());
     }
-    let safety = Safety::new(world.sight().clone());
-    faults.ask_after_effects(Box::new(move |step| safety.check(step)));
+    let (safety, seen) = (Safety::new(world.sight().clone()), Arc::new(SecretsSeen::default()));
+    let (sight, looks) = (world.sight().clone(), seen.clone());
+    faults.ask_after_effects(Box::new(move |step| {
+        looks.look(&sight);
+        safety.check(step)
+    }));
     let mut end = End::default();
     let worlds = (&world, neighbour.as_ref());
-    let judged = Box::pin(judge(explorer, worlds, &faults, calm.as_ref(), &mut end)).await;
+    let told = || secrets(&world, &faults, &seen, log);
+    let judged = Box::pin(judge(explorer, worlds, (&faults, &told), calm.as_ref(), &mut end)).await;
     let violation = faults.violation();
     end.violated_at = violation.as_ref().map(|(step, _)| *step);
     end.violation = match violation {
@@ -238,7 +250,7 @@ async fn play(explorer: &Arc<Explorer>, calm: Option<Course>) -> End {
 async fn judge(
     explorer: &Explorer,
     (world, neighbour): (&World, Option<&World>),
-    faults: &Faults,
+    (faults, tells_nothing): (&Faults, &dyn Fn() -> Result<(), String>),
     calm: Option<&Course>,
     end: &mut End,
 ) -> Result<(), String> {
@@ -264,13 +276,15 @@ async fn judge(
         converge(story, world, if explorer.case().is_late() { SWEPT } else { CONVERGE }).await?;
         let (began, rested) = (began - origin, began.elapsed());
         end.over = faults.next_number();
-        // Reached, and it stays so.
-        rest(faults, end.over).await;
+        // Reached, and it stays so: what is wrong is told before that somebody mends it.
+        let silent = rest(faults).await;
         stay(explorer, world).await?;
+        silent?;
         if explorer.case().silence.is_some() {
             be_silent(explorer, world, faults).await?;
             at_end(world, story)?;
         }
+        tells_nothing()?;
         faults.look(|steps| {
             on_the_way(world, steps)?;
             end.course = Course::of(began, told, rested, steps);
@@ -289,7 +303,7 @@ async fn judge(
         () = faults.spun() => Err("spins: somebody does the same without end".to_owned()),
         () = world.run() => Err("the world stopped".to_owned()),
         Some(()) = beside => Err("the neighbour stopped".to_owned()),
-        () = crate::plant::plant(world, faults, bug) => unreachable!("a bug has no end"),
+        () = crate::plant::plant(world, faults, story, bug) => unreachable!("a bug has no end"),
     }
 }
 
@@ -311,17 +325,36 @@ async fn stay(explorer: &Explorer, world: &World) -> Result<(), String> {
     converge(explorer.case().story, world, if late { SWEPT } else { Duration::ZERO }).await
 }
 
-/// Waits a little; if something goes wrong meanwhile, for as long as that may take.
-async fn rest(faults: &Faults, over: usize) {
-    tokio::time::sleep(REST).await;
-    if faults.look(|steps| steps[over..].iter().any(|step| step.fault.is_some())) {
+/// Waits a little, in which nobody writes anything but heartbeats (G5). If something goes wrong
+/// meanwhile, it waits for as long as that may take, and then once more.
+async fn rest(faults: &Faults) -> Result<(), String> {
+    loop {
+        let from = faults.next_number();
+        tokio::time::sleep(held_up(faults).max(SETTLE)).await;
+        let before = faults.next_number();
+        faults.hear_news(true);
+        tokio::time::sleep(REST).await;
+        faults.hear_news(false);
+        let went_wrong = |steps: &[Step]| steps[from..].iter().any(|step| step.fault.is_some());
+        if !faults.look(went_wrong) {
+            return faults.silent_since(before, REST);
+        }
         come_right(faults).await;
     }
 }
 
+/// For how long something that went wrong may still hold somebody up, though all is right.
+fn held_up(faults: &Faults) -> Duration {
+    let left = |ago: Option<Duration>, most: Duration| most.saturating_sub(ago.unwrap_or(most));
+    // What a watch lost is seen when it is listed anew.
+    let dropped = faults.since_the_last(|fault| fault == Fault::Drop);
+    left(dropped, CONVERGE).max(left(faults.since_the_last(|_| true), ANSWER))
+}
+
 /// What went wrong has its time to come right.
 async fn come_right(faults: &Faults) {
-    while let Some(rest) = faults.since_the_last().and_then(|ago| CONVERGE.checked_sub(ago))
+    let ago = || faults.since_the_last(|_| true);
+    while let Some(rest) = ago().and_then(|ago| CONVERGE.checked_sub(ago))
         && !rest.is_zero()
     {
         tokio::time::sleep(rest).await;

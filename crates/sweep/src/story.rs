@@ -1,5 +1,6 @@
 //! What a run does to the world. Each story is a few lines.
 
+mod builder;
 mod hosts;
 mod outage;
 mod pods;
@@ -123,6 +124,8 @@ pub enum Story {
     TwoLeadersEarly,
     /// A Machine goes, and its host with it, while two providers believe to lead (G7).
     TwoLeadersTerminate,
+    /// A Mac gets a runner of GitHub's of its own, and goes: so does the runner (C5).
+    Builder,
     /// A bootstrap fails eight times while two providers believe to lead, until the older one stops:
     /// one reboot, one exchange (G7, LH21).
     TwoLeadersSwap,
@@ -245,6 +248,7 @@ impl Story {
             | Self::Vanish
             | Self::Legacy
             | Self::Drain
+            | Self::Builder
             | Self::TwoLeaders
             | Self::TwoLeadersRelease
             | Self::TwoLeadersEarly
@@ -305,6 +309,7 @@ impl Story {
                 pods::keep_idle(world, 1).await
             }
             Self::RollImage => pods::keep_idle(world, 2).await,
+            Self::Builder => builder::begin(world).await,
             Self::Legacy | Self::LegacyStranded => {
                 fleet(world, 1).await?;
                 hosts::name_no_pool(world).await
@@ -385,6 +390,7 @@ impl Story {
             Self::Job => pods::one_job(world).await,
             Self::Drain => pods::drain(world).await,
             Self::RollImage => pods::roll_image(world).await,
+            Self::Builder => builder::register(world).await,
             Self::Update => pods::update(world).await,
             Self::DeletePool => pods::delete_pool(world).await,
             Self::Namesakes => sharing::namesakes(world).await,

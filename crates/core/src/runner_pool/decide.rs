@@ -190,16 +190,23 @@ fn shrink(alive: &[&Runner], limits: &Limits) -> Decision {
     }
 }
 
-/// R8: one stale runner at a time, and only while no replacement is still starting.
+/// R8, S39: one stale runner at a time, and only while none before it is still leaving and no
+/// replacement is still starting.
 fn roll(seen: &Observed, alive: &[&Runner], limits: &Limits) -> Decision {
     let image = &seen.pool.spec.image;
     let stale: Vec<&&Runner> = alive.iter().filter(|runner| runner.image != *image).collect();
     let starting = alive.iter().filter(|runner| runner.state == RunnerState::Starting).count();
-    let current_starting =
-        alive.iter().any(|r| r.state == RunnerState::Starting && r.image == *image);
+    let on_its_way = |runner: &Runner| match runner.state {
+        RunnerState::Starting if runner.image == *image => !runner.deleting,
+        RunnerState::Starting | RunnerState::Idle | RunnerState::Busy => {
+            runner.deleting && runner.image != *image
+        }
+        RunnerState::Ended => false,
+    };
+    let under_way = seen.runners.iter().any(on_its_way);
     let next = stale.iter().find(|runner| runner.state != RunnerState::Busy);
     match next {
-        Some(runner) if !current_starting => act(delete(runner), Reason::Rolling(stale.len())),
+        Some(runner) if !under_way => act(delete(runner), Reason::Rolling(stale.len())),
         _ if !stale.is_empty() => wait(Reason::Rolling(stale.len()), limits.look),
         _ if starting > 0 => wait(Reason::Starting(starting), limits.look),
         _ => wait(Reason::Warm, limits.keep),
@@ -406,6 +413,13 @@ mod tests {
                 Reason::Shrinking,
             ),
             ("too many, all busy", pool(0, vec![b.clone()]), None, Reason::WaitingForJobs(1)),
+        ]
+    }
+
+    fn rolling_rows() -> Vec<Row> {
+        use RunnerState::{Busy, Idle, Starting};
+        let (a, b, c) = (runner("a", Idle), runner("b", Busy), runner("c", Starting));
+        vec![
             (
                 "old image",
                 pool(2, vec![stale(a.clone()), b.clone()]),
@@ -413,6 +427,19 @@ mod tests {
                 Reason::Rolling(1),
             ),
             ("old image, busy", pool(1, vec![stale(b)]), None, Reason::Rolling(1)),
+            (
+                "old image, the one before still leaving (S39)",
+                pool(
+                    2,
+                    vec![
+                        Runner { deleting: true, ..stale(runner("z", Idle)) },
+                        stale(a.clone()),
+                        runner("d", Idle),
+                    ],
+                ),
+                None,
+                Reason::Rolling(1),
+            ),
             (
                 "old image, replacement starting",
                 pool(2, vec![stale(a), c]),
@@ -460,7 +487,8 @@ mod tests {
     #[test]
     fn each_state_leads_to_its_one_effect_for_its_reason() {
         // LH9
-        for (name, seen, action, reason) in living_rows().into_iter().chain(draining_rows()) {
+        let rows = [living_rows(), rolling_rows(), draining_rows()].into_iter().flatten();
+        for (name, seen, action, reason) in rows {
             let decision = effect(&seen);
             assert_eq!(decision.reason, reason, "{name}");
             assert_eq!(decision.action, action, "{name}");

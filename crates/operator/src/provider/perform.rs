@@ -48,11 +48,11 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         | Action::NoteQuarantined(server)
         | Action::NoteHealthy(server)
         | Action::NoteMoving { server, .. } => {
-            let noted = note(context, turn, server, facts(action, context.clock.now())).await;
-            if matches!((action, &noted), (Action::NoteWiped(_), Outcome::Done)) {
+            // Before it is noted: whoever dies in between comes here again.
+            if matches!(action, Action::NoteWiped(_)) {
                 config::remove_runner(context, turn).await;
             }
-            noted
+            note(context, turn, server, facts(action, context.clock.now())).await
         }
         Action::ClearLease(server) | Action::ReturnLease(server) | Action::LeaveLease(server) => {
             clear_lease(context, turn, server, facts(action, context.clock.now())).await
@@ -164,17 +164,13 @@ fn facts(action: &Action, now: Timestamp) -> Value {
 }
 
 async fn delete_server(context: &Context, turn: &Turn, server: &ServerId) -> Outcome {
+    // First: whoever dies after the host is gone does not come here again.
+    config::remove_runner(context, turn).await;
     match context.scaleway.delete(&turn.zone, server).await {
         Err(error) if matches!(error.kind, ErrorKind::Precondition { .. }) => {
             Outcome::TooEarly(chain(&error))
         }
-        result => {
-            let deleted = outcome_of(result);
-            if deleted == Outcome::Done {
-                config::remove_runner(context, turn).await;
-            }
-            deleted
-        }
+        result => outcome_of(result),
     }
 }
 

@@ -91,6 +91,8 @@ pub enum Edge {
     Ssh,
     /// Tart, on a Mac.
     Tart,
+    /// GitHub's API.
+    Github,
 }
 
 impl fmt::Display for Edge {
@@ -100,6 +102,7 @@ impl fmt::Display for Edge {
             Self::Scaleway => "scaleway",
             Self::Ssh => "ssh",
             Self::Tart => "tart",
+            Self::Github => "github",
         })
     }
 }
@@ -128,7 +131,7 @@ pub fn possible(edge: Edge, class: Class, conditional: bool) -> &'static [Fault]
         (Class::Effect | Class::Heartbeat, Edge::Kubernetes) if conditional => {
             &[CrashBefore, CrashAfter, Error, Denied, Conflict, TimeOut, LostAnswer, Late, Slow]
         }
-        (Class::Effect | Class::Heartbeat, Edge::Kubernetes | Edge::Scaleway) => {
+        (Class::Effect | Class::Heartbeat, Edge::Kubernetes | Edge::Scaleway | Edge::Github) => {
             &[CrashBefore, CrashAfter, Error, Denied, TimeOut, LostAnswer, Late, Slow]
         }
         (Class::Effect | Class::Heartbeat, Edge::Ssh) => {
@@ -137,7 +140,9 @@ pub fn possible(edge: Edge, class: Class, conditional: bool) -> &'static [Fault]
         (Class::Effect | Class::Heartbeat, Edge::Tart) => {
             &[CrashBefore, CrashAfter, Error, TimeOut, LostAnswer, Slow]
         }
-        (Class::Read, Edge::Kubernetes | Edge::Scaleway) => &[Error, Denied, TimeOut, Stale, Slow],
+        (Class::Read, Edge::Kubernetes | Edge::Scaleway | Edge::Github) => {
+            &[Error, Denied, TimeOut, Stale, Slow]
+        }
         (Class::Read, Edge::Ssh) => &[Error, TimeOut, Reboot],
         (Class::Read, Edge::Tart) => &[Error, TimeOut, Slow],
         (Class::Event, _) => &[Drop, Twice, Coalesce, Cut, Gone],
@@ -152,7 +157,7 @@ mod tests {
     fn every_fault_has_a_word_of_its_own_and_can_happen_somewhere() {
         for fault in Fault::ALL {
             assert_eq!(fault.word().parse(), Ok(*fault));
-            let edges = [Edge::Kubernetes, Edge::Scaleway, Edge::Ssh, Edge::Tart];
+            let edges = [Edge::Kubernetes, Edge::Scaleway, Edge::Ssh, Edge::Tart, Edge::Github];
             let classes = [Class::Effect, Class::Heartbeat, Class::Read, Class::Event];
             let happens = edges.iter().any(|edge| {
                 classes.iter().any(|class| possible(*edge, *class, true).contains(fault))

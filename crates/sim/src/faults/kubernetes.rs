@@ -64,12 +64,16 @@ impl Faults {
     /// Numbers the call, if its caller is under test; what goes wrong with it.
     fn judge(&self, call: &Call) -> Option<Fault> {
         let process = Process::of_user(&call.who.user)?;
+        let class = class(&process, call);
+        // Where secrets belong, nobody looks for them.
+        if call.resource != "secrets" {
+            self.note(class, &process, &call.body, || call.to_string());
+        }
         // Events are news, not state: losing one is no fault worth a run. In a silence they are
         // writes like any other: nobody repeats old news.
-        if call.resource.starts_with("events") && !self.is_quiet() {
+        if call.resource.starts_with("events") && !self.hears_news() {
             return None;
         }
-        let class = class(&process, call);
         let who = process.clone();
         let entry =
             self.enter(who, Edge::Kubernetes, class, call.conditional, || call.to_string())?;
@@ -127,6 +131,8 @@ fn verdict(call: &Call, fault: Fault) -> Verdict {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use crate::faults::Plan;
     use crate::kubernetes::Identity;
 
@@ -144,6 +150,7 @@ mod tests {
             name: Some("a".to_owned()),
             subresource: None,
             conditional: false,
+            body: Bytes::from_static(b"{}"),
         }
     }
 

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
@@ -73,6 +74,8 @@ pub struct Call {
     pub subresource: Option<String>,
     /// Whether the write names the version or the uid that it is meant for.
     pub conditional: bool,
+    /// What is written, as it was sent; empty for a read.
+    pub body: Bytes,
 }
 
 impl fmt::Display for Call {

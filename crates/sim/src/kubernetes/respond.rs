@@ -154,6 +154,7 @@ impl Request {
             name: target.name.clone(),
             subresource: target.subresource.clone(),
             conditional: false,
+            body: if verb.mutates() { self.body.clone() } else { Bytes::new() },
         };
         // Only a gate wants to know what is in the body.
         if server.gate.is_some() && verb.mutates() {

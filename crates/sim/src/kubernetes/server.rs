@@ -118,6 +118,11 @@ impl ApiServer {
         Self { inner: Arc::new(inner) }
     }
 
+    /// Lets changes be replayed for so long, instead of [`HISTORY_AGE`](super::HISTORY_AGE).
+    pub fn keep_history(&self, age: Duration) {
+        self.inner.state().store.keep_history(age);
+    }
+
     /// A client in this process, already known as `who`. No sockets: it works on a paused clock.
     ///
     /// Must be called inside a tokio runtime.

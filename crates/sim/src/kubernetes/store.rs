@@ -15,7 +15,7 @@ use tokio::time::Instant;
 /// small cluster.
 const HISTORY_CHANGES: usize = 1_024;
 /// How long a change can be replayed once another has come: the real server compacts as often.
-const HISTORY_AGE: Duration = Duration::from_mins(5);
+pub const HISTORY_AGE: Duration = Duration::from_mins(5);
 
 /// Where one object is.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +80,7 @@ pub(crate) struct Store {
     /// Bindings of roles, by whom they name.
     bindings: BTreeMap<Subject, BTreeSet<ObjectKey>>,
     random: SmallRng,
+    history_age: Duration,
 }
 
 /// Who a binding names.
@@ -99,7 +100,13 @@ impl Store {
             dependents: BTreeMap::new(),
             bindings: BTreeMap::new(),
             random: SmallRng::seed_from_u64(seed),
+            history_age: HISTORY_AGE,
         }
+    }
+
+    /// Lets changes be replayed for so long.
+    pub fn keep_history(&mut self, age: Duration) {
+        self.history_age = age;
     }
 
     /// The version of the last change.
@@ -178,13 +185,16 @@ impl Store {
         let name = (key.namespace.clone(), key.name.clone());
         let previous = collection.objects.insert(name, object.clone());
         let kind = if previous.is_some() { ChangeKind::Modified } else { ChangeKind::Added };
-        collection.tell(Change {
-            version: self.version,
-            kind,
-            object: object.clone(),
-            previous: previous.clone(),
-            at: Instant::now(),
-        });
+        collection.tell(
+            self.history_age,
+            Change {
+                version: self.version,
+                kind,
+                object: object.clone(),
+                previous: previous.clone(),
+                at: Instant::now(),
+            },
+        );
         self.reindex(key, previous.as_deref(), Some(&object));
         object
     }
@@ -214,13 +224,16 @@ impl Store {
         let mut object = Value::clone(&previous);
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
         let object = Arc::new(object);
-        collection.tell(Change {
-            version: self.version,
-            kind: ChangeKind::Deleted,
-            object: object.clone(),
-            previous: Some(previous.clone()),
-            at: Instant::now(),
-        });
+        collection.tell(
+            self.history_age,
+            Change {
+                version: self.version,
+                kind: ChangeKind::Deleted,
+                object: object.clone(),
+                previous: Some(previous.clone()),
+                at: Instant::now(),
+            },
+        );
         self.reindex(key, Some(&previous), None);
         Some(object)
     }
@@ -276,6 +289,9 @@ impl Store {
         for subject in before.into_iter().flat_map(subjects) {
             if let Some(keys) = self.bindings.get_mut(&subject) {
                 keys.remove(key);
+                if keys.is_empty() {
+                    self.bindings.remove(&subject);
+                }
             }
         }
         for subject in after.into_iter().flat_map(subjects) {
@@ -306,11 +322,11 @@ impl Store {
 }
 
 impl Collection {
-    fn tell(&mut self, change: Change) {
+    fn tell(&mut self, age: Duration, change: Change) {
         let version = change.version;
         self.history.push_back(change);
         while self.history.len() > HISTORY_CHANGES
-            || self.history.front().is_some_and(|oldest| oldest.at.elapsed() > HISTORY_AGE)
+            || self.history.front().is_some_and(|oldest| oldest.at.elapsed() > age)
         {
             self.forgotten = self.history.pop_front().map_or(version, |oldest| oldest.version);
         }
@@ -386,6 +402,28 @@ mod tests {
         assert_eq!(collection.history.len(), HISTORY_CHANGES);
         assert_eq!(collection.forgotten, 10);
         assert_eq!(collection.changes_after(1_030).count(), HISTORY_CHANGES + 10 - 1_030);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fast_world_forgets_sooner() {
+        let mut store = Store::new(1);
+        store.keep_history(Duration::from_mins(1));
+        store.put(&key("a"), json!({"metadata": {"uid": "u"}}));
+        tokio::time::advance(Duration::from_mins(2)).await;
+        store.put(&key("a"), json!({"metadata": {"uid": "u"}}));
+        let collection = store.collection("things").unwrap();
+        assert_eq!((collection.history.len(), collection.forgotten), (1, 1));
+    }
+
+    #[test]
+    fn whom_no_binding_names_any_more_is_forgotten() {
+        let mut store = Store::new(1);
+        let subject = json!({"kind": "User", "name": "somebody"});
+        let binding = json!({"metadata": {"uid": "u"}, "roleRef": {}, "subjects": [subject]});
+        store.put(&key("a"), binding);
+        assert_eq!(store.bindings.len(), 1);
+        store.remove(&key("a"));
+        assert!(store.bindings.is_empty());
     }
 
     #[tokio::test(start_paused = true)]

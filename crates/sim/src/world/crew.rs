@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use applecart_operator::metrics::Metrics;
-use applecart_operator::provider::{Github, Provider};
+use applecart_operator::provider::Provider;
 use tokio::sync::watch;
 
 use super::{NAMESPACE, World};
@@ -88,11 +88,7 @@ impl World {
             let provider = Provider {
                 client: self.api().client(Identity::service_account(NAMESPACE, account)),
                 scaleway: self.provider_scaleway(&process),
-                github: Github::new(
-                    self.github.service(),
-                    "https://api.github.com",
-                    self.process_clock(),
-                ),
+                github: self.provider_github(&process),
                 dial: dial.clone(),
                 clock: self.process_clock(),
                 metrics: Metrics::new(self.process_clock()),

@@ -1,5 +1,8 @@
 //! Every secret of a world, in every form in which somebody could tell it (S16).
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
 use applecart_api::keys::owned;
 use applecart_mac::kcpassword;
 use base64::Engine as _;
@@ -7,13 +10,35 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use super::World;
+use super::{Sight, World};
 
 /// Keys of Secrets whose values nobody may tell.
 const KEYS: [&str; 3] = [owned::PASSWORD, owned::PRIVATE_KEY, "token"];
 
 /// Shorter texts are no secrets, and found by chance.
 const SHORTEST: usize = 8;
+
+/// Every Secret that there was, as often as it changed: what is in none any more was told if it was
+/// told.
+#[derive(Default)]
+pub struct SecretsSeen(Mutex<BTreeMap<(String, String), Arc<Value>>>);
+
+impl SecretsSeen {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<(String, String), Arc<Value>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Remembers those that there are.
+    pub fn look(&self, sight: &Sight) {
+        let mut all = self.all();
+        for secret in sight.objects("secrets") {
+            let field = |name: &str| {
+                secret["metadata"][name].as_str().map(str::to_owned).unwrap_or_default()
+            };
+            all.entry((field("uid"), field("resourceVersion"))).or_insert(secret.clone());
+        }
+    }
+}
 
 impl World {
     /// The passwords that the Macs have, and those that they had before a wipe.
@@ -25,12 +50,14 @@ impl World {
 
     /// What must be nowhere but in Secrets: passwords, those before a wipe included, tokens and
     /// private keys; as they are, in base64, in percent and in hexadecimal digits, and each of
-    /// these as macOS hides a password.
+    /// these as macOS hides a password. Those of `seen` are among them.
     #[must_use]
-    pub fn secret_texts(&self) -> Vec<String> {
-        let stored = self.sight.objects("secrets");
-        let values = stored.iter().flat_map(|secret| values(secret));
-        let mut secrets: Vec<String> = self.passwords().into_iter().chain(values).collect();
+    pub fn secret_texts(&self, seen: &SecretsSeen) -> Vec<String> {
+        seen.look(&self.sight);
+        let seen = seen.all();
+        let values = seen.values().flat_map(|secret| values(secret));
+        let given = self.passwords().into_iter().chain(self.github.secrets());
+        let mut secrets: Vec<String> = given.chain(values).collect();
         secrets.sort_unstable();
         secrets.dedup();
         secrets.iter().flat_map(|secret| forms(secret)).collect()

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::crew::Install;
 use super::{AGENT_ROLE, Host, NAMESPACE, POOL_PREFIX, REGISTRY};
 use crate::faults::Faults;
-use crate::kubernetes::{ApiServer, Authority, EVENT_LIFE, Gate, Setup};
+use crate::kubernetes::{ApiServer, Authority, EVENT_LIFE, Gate, HISTORY_AGE, Setup};
 use crate::mac::{SimMac, SimNetwork, tart_bundle};
 use crate::scaleway::{self, Durations, Scaleway};
 use crate::tart::{self, SimTart};
@@ -77,6 +77,9 @@ pub const JOB_EVERY: Duration = Duration::from_mins(2);
 /// People read Events however fast a world is.
 const SHORTEST_EVENT_LIFE: Duration = Duration::from_mins(5);
 
+/// Whoever reads page by page, or missed a minute, finds where it left off however fast a world is.
+const SHORTEST_HISTORY: Duration = Duration::from_mins(1);
+
 impl WorldSettings {
     /// A real fleet's `duration` in this world.
     pub(super) fn scale(&self, duration: Duration) -> Duration {
@@ -85,14 +88,16 @@ impl WorldSettings {
 
     /// An API server for it, with nothing in it yet.
     pub(super) fn api(&mut self) -> ApiServer {
-        ApiServer::set_up(Setup {
+        let server = ApiServer::set_up(Setup {
             clock: self.clock.clone(),
             seed: self.seed,
             registry: REGISTRY.clone(),
             event_life: self.scale(EVENT_LIFE).max(SHORTEST_EVENT_LIFE),
             gate: self.faults.clone().map(|faults| faults as Arc<dyn Gate>),
             authority: self.authority.take(),
-        })
+        });
+        server.keep_history(self.scale(HISTORY_AGE).max(SHORTEST_HISTORY));
+        server
     }
 
     /// How often a stand-in looks by itself.

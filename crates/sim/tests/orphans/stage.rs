@@ -17,7 +17,7 @@ use applecart_operator::metrics::Metrics;
 use applecart_operator::provider::{Github, Provider, Settings};
 use applecart_operator::sweep;
 use applecart_sim::cluster_api;
-use applecart_sim::faults::{Faults, PROVIDER, Process};
+use applecart_sim::faults::{Edge, Faults, PROVIDER, Process};
 use applecart_sim::github::SimGithub;
 use applecart_sim::kubernetes::{
     ApiServer, Call, EVENT_LIFE, Gate, Identity, Refusal, Registry, Setup, Verb, Verdict,
@@ -155,7 +155,9 @@ impl Stage {
             ..self.scaleway.config(limit)
         };
         let service = match &self.faults {
-            Some(faults) => faults.gated(&Process::Provider, self.scaleway.service()),
+            Some(faults) => {
+                faults.gated(Edge::Scaleway, &Process::Provider, self.scaleway.service())
+            }
             None => self.scaleway.service(),
         };
         Provider {

@@ -24,6 +24,16 @@ const BUY: &str = "buy";
 const WIPE: &str = "wipe";
 /// What an agent makes when it registers.
 const NODE_LEASE: &str = "create a Node's Lease";
+/// What is made for a runner, and removed with it.
+const OF_A_RUNNER: [&str; 7] = [
+    "create a VM",
+    "start a VM",
+    "remove a VM",
+    "create pods",
+    "delete pods",
+    "create serviceaccounts",
+    "delete serviceaccounts",
+];
 /// What is made for a Node, and removed with it.
 const NODES: [&str; 3] = [NODE_LEASE, "create nodes", "delete nodes"];
 
@@ -71,6 +81,7 @@ fn counted(step: &Step) -> Option<String> {
         (Edge::Scaleway, ["POST", path, ..]) if path.ends_with("/ssh-keys") => {
             Some("register a key".into())
         }
+        (Edge::Github, ["DELETE", ..]) => Some("end a runner's registration".into()),
         (Edge::Scaleway, ["DELETE", ..]) => Some("give up a host".into()),
         (Edge::Tart, [verb @ ("create" | "start" | "remove"), ..]) => Some(format!("{verb} a VM")),
         _ => None,
@@ -163,7 +174,29 @@ fn excused(what: &str, faults: &[&Step], steps: &[Step]) -> usize {
         "reboot" => step.fault == Some(Fault::Reboot) && two_lead(),
         _ => false,
     };
-    faults.iter().filter(excuse).count()
+    let once_more = faults.iter().filter(excuse).count();
+    // A power cut ends the VMs of its Mac: each that was a runner's is replaced, in all its parts.
+    let ended: usize = if OF_A_RUNNER.contains(&what) {
+        let cuts = faults.iter().filter(|step| step.fault == Some(Fault::Reboot));
+        cuts.map(|step| running_vms(&steps[..step.number.min(steps.len())])).sum()
+    } else {
+        0
+    };
+    once_more + ended
+}
+
+/// How many VMs were started and not removed.
+fn running_vms(steps: &[Step]) -> usize {
+    let mut running: BTreeSet<&str> = BTreeSet::new();
+    for step in steps.iter().filter(|step| step.edge == Edge::Tart && step.succeeded()) {
+        let mut words = step.call.split_whitespace();
+        match (words.next(), words.next()) {
+            (Some("start"), Some(vm)) => drop(running.insert(vm)),
+            (Some("remove"), Some(vm)) => drop(running.remove(vm)),
+            _ => {}
+        }
+    }
+    running.len()
 }
 
 fn is_unheard(step: &Step) -> bool {
@@ -297,6 +330,24 @@ mod tests {
         assert!(check(&[node("create nodes a", None)]).is_err());
         let twice = [held_up, node("create nodes a", None), node("create nodes a", None)];
         assert!(check(&twice).is_err());
+    }
+
+    #[test]
+    fn a_vm_more_is_excused_for_each_that_a_power_cut_ended() {
+        use Edge::{Ssh, Tart};
+        let (first, second) = ((61, Tart, "start a", None), (90, Tart, "start b", None));
+        let cut = (80, Ssh, "5fb0ab06 stat", Some(Fault::Reboot));
+        let calm = course(REFERENCE, &[first]);
+        let check = |calls: &[_]| course(REFERENCE, calls).check(&calm);
+        assert!(check(&[first, cut, second]).is_ok());
+        assert!(check(&[first, second]).is_err(), "nothing went wrong");
+        let failed = (80, Ssh, "5fb0ab06 stat", Some(Fault::Error));
+        assert!(check(&[first, failed, second]).is_err(), "no VM ended");
+        let removed = (70, Tart, "remove a", None);
+        let calm = course(REFERENCE, &[first, removed]);
+        let more = course(REFERENCE, &[first, removed, cut, second]).check(&calm);
+        assert!(more.is_err(), "none ran any more");
+        assert!(check(&[first, cut, second, (91, Tart, "start c", None)]).is_err(), "once");
     }
 
     #[test]

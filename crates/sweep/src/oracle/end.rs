@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use aho_corasick::AhoCorasick;
 use applecart_api::keys::{label, lease, owned};
 use applecart_api::name_class::NameClass;
 use applecart_sim::faults::{Class, Edge, Fault, Process, Step};
@@ -22,11 +21,14 @@ const FENCE: Duration = Duration::from_secs(10);
 /// A call that was decided on before a pause was known is over by then.
 const IN_FLIGHT: Duration = Duration::from_secs(30);
 
+/// How a provider reads what opens GitHub.
+const GITHUB_APP: &str = "get secrets default/app";
+
 /// Looks at all that was done on the way.
 pub fn on_the_way(world: &World, steps: &[Step]) -> Result<(), String> {
     fenced(steps)?;
     paused(world, steps)?;
-    secrets(world, steps)
+    registrations(world, steps)
 }
 
 /// Looks at what a story left behind.
@@ -284,7 +286,7 @@ fn paused(world: &World, steps: &[Step]) -> Result<(), String> {
         let outside = |step: &&Step| match step.edge {
             Edge::Scaleway => host_of(step) == Some(host.as_str()),
             Edge::Ssh => step.call.starts_with(mac),
-            Edge::Kubernetes | Edge::Tart => false,
+            Edge::Kubernetes | Edge::Tart | Edge::Github => false,
         };
         let mut meanwhile = steps.iter().filter(|step| (from..until).contains(&step.at));
         if let Some(Step { number, call, .. }) = meanwhile.find(outside) {
@@ -294,25 +296,21 @@ fn paused(world: &World, steps: &[Step]) -> Result<(), String> {
     Ok(())
 }
 
-/// S16: no secret anywhere but in Secrets, whatever it looks like.
-fn secrets(world: &World, steps: &[Step]) -> Result<(), String> {
-    // All at once: there are dozens, and every plan is read through.
-    let secrets = AhoCorasick::new(world.secret_texts()).map_err(|error| error.to_string())?;
-    let tells = |text: &str| secrets.is_match(text);
-    for resource in world.sight().resources() {
-        if resource == "secrets" {
-            continue;
+/// C5: whoever is registered at GitHub has a Machine. Nobody waits for a GitHub that does not
+/// answer, or for the Secret that opens it; who dies on the way looks again.
+fn registrations(world: &World, steps: &[Step]) -> Result<(), String> {
+    let crashes = [Some(Fault::CrashBefore), Some(Fault::CrashAfter)];
+    let unanswered = |step: &Step| {
+        let asks = step.edge == Edge::Github || step.call == GITHUB_APP;
+        asks && step.fault.is_some() && !crashes.contains(&step.fault)
+    };
+    let machines = names(world, MACHINES, |_| true);
+    let registered = world.github().runners();
+    match registered.iter().find(|runner| !machines.contains(runner)) {
+        Some(runner) if !steps.iter().any(unanswered) => {
+            Err(format!("left-behind: runner {runner} is still registered at GitHub"))
         }
-        for object in world.sight().objects(&resource) {
-            if tells(&object.to_string()) {
-                let name = name_of(&object);
-                return Err(format!("secrets: one is told in {resource} {name}"));
-            }
-        }
-    }
-    match steps.iter().find(|step| tells(&step.call)) {
-        Some(step) => Err(format!("secrets: one is told in step {}", step.number)),
-        None => Ok(()),
+        _ => Ok(()),
     }
 }
 
@@ -365,7 +363,7 @@ fn is_password(secret: &str) -> bool {
     secret.ends_with("-bootstrap") && !secret.ends_with("noop-bootstrap")
 }
 
-fn name_of(object: &Value) -> &str {
+pub(super) fn name_of(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 

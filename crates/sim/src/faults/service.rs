@@ -1,4 +1,4 @@
-//! The gate to Scaleway: a service around the simulated one.
+//! The gate to Scaleway and to GitHub: a service around the simulated one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -26,22 +26,23 @@ pub(super) struct Memory {
 type Answered = Result<Response<Bytes>, TransportError>;
 
 impl Faults {
-    /// `inner` behind this gate, as `process` calls it.
+    /// `inner`, which is Scaleway or GitHub, behind this gate, as `process` calls it.
     #[must_use]
-    pub fn gated(self: &Arc<Self>, process: &Process, inner: Transport) -> Transport {
+    pub fn gated(self: &Arc<Self>, edge: Edge, process: &Process, inner: Transport) -> Transport {
         let (faults, process) = (self.clone(), process.clone());
         Transport::new(tower::service_fn(move |request| {
             let (faults, process, inner) = (faults.clone(), process.clone(), inner.clone());
-            async move { faults.call_scaleway(process, inner, request).await }
+            async move { faults.call(edge, process, inner, request).await }
         }))
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        self.scaleway.lock().unwrap_or_else(PoisonError::into_inner)
+        self.services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn call_scaleway(
+    async fn call(
         &self,
+        edge: Edge,
         process: Process,
         inner: Transport,
         request: Request<Bytes>,
@@ -50,7 +51,8 @@ impl Faults {
         let read = request.method() == Method::GET;
         let class = if read { Class::Read } else { Class::Effect };
         let told = describe(&request);
-        let Some(entry) = self.enter(process, Edge::Scaleway, class, false, || told.clone()) else {
+        self.note(class, &process, request.body(), || told.clone());
+        let Some(entry) = self.enter(process, edge, class, false, || told.clone()) else {
             return inner.oneshot(request).await;
         };
         let number = entry.number;
