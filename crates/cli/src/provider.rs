@@ -240,8 +240,8 @@ struct Waits {
     /// rename that was sent before that must not land after it has its pool name.
     #[arg(long, default_value = "25s", value_parser = duration)]
     release_settle: Duration,
-    /// How long a running job may hold up a deletion, unless its Machine says otherwise; 0 waits for
-    /// none.
+    /// How long a running job may hold up a deletion, unless its Machine says otherwise; 0 waits
+    /// for none.
     #[arg(long, default_value = "2h", value_parser = duration)]
     drain_timeout: Duration,
     /// How long a host may take to answer SSH for the first time.
@@ -256,8 +256,9 @@ struct Waits {
     /// How often everything on a Mac that is well is checked, and mended: firewall, login, agent.
     #[arg(long, default_value = "15m", value_parser = duration)]
     upkeep_interval: Duration,
-    /// How long a Mac may be out of date because runners keep it busy before its Node is cordoned,
-    /// one of a fleet at a time, for as long at most; 0 never does. Idle runners go, jobs end first.
+    /// How long a Mac may be out of date because runners keep it busy before its Node is
+    /// cordoned, one of a fleet at a time, for as long at most; 0 never does. Idle runners go, jobs
+    /// end first.
     #[arg(long, default_value = "1h", value_parser = duration)]
     update_drain_after: Duration,
     /// First wait after a failed bootstrap; it doubles up to ten times as long.

@@ -5,6 +5,7 @@
 //! # Guarantees
 //! - Calls get their numbers in the order in which they reach the gate.
 //! - An oracle, if there is one, looks after every effect, before its caller hears of it.
+//! - A process that crashed makes no further call, whichever of its tasks comes to it.
 //! - What a fault cannot happen to (a conflict on a read) it leaves alone.
 
 mod fault;
@@ -15,7 +16,7 @@ mod tart;
 mod told;
 mod trace;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -121,6 +122,8 @@ struct State {
     open: BTreeMap<(Process, u64), usize>,
     /// The same for calls of Macs, by the Mac and its own count.
     open_macs: BTreeMap<(String, u64), usize>,
+    /// Processes that crashed, and whose tasks may still be asked how far they are.
+    dying: BTreeSet<Process>,
     /// Whose call to a Mac goes on at the moment.
     on_a_mac: Process,
     injected: usize,
@@ -163,6 +166,7 @@ impl Faults {
             moment: (Duration::ZERO, 0),
             open: BTreeMap::new(),
             open_macs: BTreeMap::new(),
+            dying: BTreeSet::new(),
             on_a_mac: Process::Provider,
             injected: 0,
             gone_until: None,
@@ -281,6 +285,7 @@ impl Faults {
     pub async fn crashed(&self, process: &Process) {
         let crash = self.crash_of(process);
         crash.notified().await;
+        self.state().dying.remove(process);
     }
 
     /// Resolves when somebody does something without end at one moment of virtual time.
@@ -303,6 +308,10 @@ impl Faults {
         call: impl FnOnce() -> String,
     ) -> Option<Entry> {
         let mut state = self.state();
+        if state.dying.contains(&process) {
+            // It never made this call.
+            return Some(Entry { number: usize::MAX, fault: Some(Fault::CrashBefore) });
+        }
         if state.recording == Recording::Effects && class != Class::Effect {
             if class == Class::Heartbeat {
                 *state.beats.entry(process).or_default() += 1;
@@ -323,6 +332,7 @@ impl Faults {
         let crashes = matches!(fault, Some(Fault::CrashBefore | Fault::CrashAfter));
         if crashes {
             self.crash_of(&process).notify_one();
+            state.dying.insert(process.clone());
         }
         let call = call();
         let step = Step { number, at, process, edge, class, conditional, call, answer, fault };
@@ -385,6 +395,22 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_process_that_crashed_makes_no_further_call_until_it_is_started_again() {
+        let choose = |ahead: &Ahead| (ahead.number == 1).then_some(Fault::CrashAfter);
+        let faults = Faults::new(Plan::Chosen(Box::new(choose)));
+        let write = |process| {
+            let call = || "create pods".to_owned();
+            faults.enter(process, Edge::Kubernetes, Class::Effect, false, call).unwrap()
+        };
+        while write(Process::Provider).fault != Some(Fault::CrashAfter) {}
+        let (steps, other) = (faults.state().next, write(Process::Provider));
+        assert_eq!((other.fault, faults.state().next), (Some(Fault::CrashBefore), steps));
+        assert_eq!(write(Process::RunnerPools).fault, None, "another process lives");
+        faults.crashed(&Process::Provider).await;
+        assert_eq!(write(Process::Provider).fault, None);
+    }
 
     #[test]
     fn a_run_without_an_end_forgets_calls_that_nobody_answered() {

@@ -126,8 +126,8 @@ pub enum Story {
     TwoLeadersTerminate,
     /// A Mac gets a runner of GitHub's of its own, and goes: so does the runner (C5).
     Builder,
-    /// A bootstrap fails eight times while two providers believe to lead, until the older one stops:
-    /// one reboot, one exchange (G7, LH21).
+    /// A bootstrap fails eight times while two providers believe to lead, until the older one
+    /// stops: one reboot, one exchange (G7, LH21).
     TwoLeadersSwap,
     /// An object is deleted by force, none shall take its place, and two sweeps return its host at
     /// once (G7).

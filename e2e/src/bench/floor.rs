@@ -1,5 +1,5 @@
-//! What the control plane takes for a claim's bare writes: no provider, no read, no wait. Nobody who
-//! keeps the same promises on this machine can be faster than that.
+//! What the control plane takes for a claim's bare writes: no provider, no read, no wait. Nobody
+//! who keeps the same promises on this machine can be faster than that.
 
 use std::time::Duration;
 
@@ -63,7 +63,8 @@ fn conditions(reason: &str) -> Value {
 pub fn told(spent: &Spent) -> String {
     let seconds = Duration::as_secs_f64;
     format!(
-        "          its {WRITES} writes alone, without a provider: {:.1} s, {:.1} s of the control plane's CPU",
+        "          its {WRITES} writes alone, without a provider: {:.1} s, of the control plane's \
+         CPU {:.1} s",
         seconds(&spent.wall),
         seconds(&spent.plane)
     )

@@ -23,8 +23,8 @@ pub struct Limits {
     pub keep: Duration,
     /// How often the steps run again on a Mac that is well.
     pub upkeep: Duration,
-    /// How long a Mac may be out of date because of its VMs before it takes no new ones, and for how
-    /// long it takes none then; 0 is never.
+    /// How long a Mac may be out of date because of its VMs before it takes no new ones, and for
+    /// how long it takes none then; 0 is never.
     pub drain: Duration,
     /// How long a Node may be missing or unwell before the steps run again.
     pub node_missing: Duration,

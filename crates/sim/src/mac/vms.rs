@@ -1,5 +1,5 @@
-//! The VMs on a Mac: processes like others to whoever looks for them, and gone with the session that
-//! they live in.
+//! The VMs on a Mac: processes like others to whoever looks for them, and gone with the session
+//! that they live in.
 
 use super::{SimMac, State};
 use crate::tart::SimTart;
