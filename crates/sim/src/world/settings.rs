@@ -168,7 +168,7 @@ impl WorldSettings {
             // Often enough for what a fault left behind to be seen soon after it.
             limits: machine::Limits {
                 upkeep: Duration::from_mins(5),
-                drain: Duration::from_mins(5),
+                drain: Duration::from_mins(20),
                 ..machine::Limits::default()
             },
             fleet: FleetWide {

@@ -68,6 +68,10 @@ fn counted(step: &Step) -> Option<String> {
         (Edge::Kubernetes, ["create", _, name, ..]) if name.starts_with("kube-node-lease/") => {
             Some(NODE_LEASE.into())
         }
+        // An agent only ends what others asked to go, and that is counted.
+        (Edge::Kubernetes, ["delete", "pods", ..]) if matches!(step.process, Process::Agent(_)) => {
+            None
+        }
         (Edge::Kubernetes, [verb @ ("create" | "delete"), resource, ..]) => {
             Some(format!("{verb} {resource}"))
         }

@@ -68,8 +68,8 @@ pub async fn update(world: &World) -> Result<(), String> {
     let newer =
         || mac.file(TART).is_some_and(|(content, ..)| content.ends_with(NEWER_TART.as_bytes()));
     reach("the newer Tart", newer).await?;
-    reach("a Node that takes Pods, and a fresh runner", || !cordoned() && running(world).len() == 1)
-        .await
+    let fresh = || !cordoned() && has_fresh(world, &runner);
+    reach("a Node that takes Pods, and a fresh runner", fresh).await
 }
 
 /// A Pod runs to its success on a Mac and is deleted.
@@ -109,12 +109,13 @@ pub async fn one_job(world: &World) -> Result<(), String> {
     let runner = claim_runner(world).await?;
     tokio::time::sleep(JOB).await;
     world.finish_job(&runner);
-    let fresh = || {
-        let idle = running(world);
-        let uid = runner.metadata.uid.as_deref();
-        idle.len() == 1 && idle[0]["metadata"]["uid"].as_str() != uid
-    };
-    reach("a fresh runner", fresh).await
+    reach("a fresh runner", || has_fresh(world, &runner)).await
+}
+
+/// Whether one runner runs, and not this one.
+fn has_fresh(world: &World, runner: &Pod) -> bool {
+    let (idle, uid) = (running(world), runner.metadata.uid.as_deref());
+    idle.len() == 1 && idle[0]["metadata"]["uid"].as_str() != uid
 }
 
 /// A Machine is deleted under a running job: the job ends first.
