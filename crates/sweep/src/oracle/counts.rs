@@ -68,6 +68,9 @@ fn counted(step: &Step) -> Option<String> {
         (Edge::Kubernetes, ["create", _, name, ..]) if name.starts_with("kube-node-lease/") => {
             Some(NODE_LEASE.into())
         }
+        // Events tell what happened: more of them if something went wrong. They are steps in rests
+        // alone, where nobody may tell anything.
+        (Edge::Kubernetes, ["create", "events", ..]) => None,
         // An agent only ends what others asked to go, and that is counted.
         (Edge::Kubernetes, ["delete", "pods", ..]) if matches!(step.process, Process::Agent(_)) => {
             None
