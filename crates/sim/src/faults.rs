@@ -142,6 +142,9 @@ impl fmt::Debug for Faults {
     }
 }
 
+/// In place of the number of a call that a crashed process never made.
+const NEVER_MADE: usize = usize::MAX;
+
 /// A call at the gate.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -310,7 +313,7 @@ impl Faults {
         let mut state = self.state();
         if state.dying.contains(&process) {
             // It never made this call.
-            return Some(Entry { number: usize::MAX, fault: Some(Fault::CrashBefore) });
+            return Some(Entry { number: NEVER_MADE, fault: Some(Fault::CrashBefore) });
         }
         if state.recording == Recording::Effects && class != Class::Effect {
             if class == Class::Heartbeat {
@@ -373,8 +376,9 @@ impl State {
     fn forget_the_first(&mut self) {
         self.steps.pop_front();
         let first = self.steps.front().map_or(self.next, |step| step.number);
-        self.open.retain(|_, number| *number >= first);
-        self.open_macs.retain(|_, number| *number >= first);
+        let known = |number: usize| number >= first && number != NEVER_MADE;
+        self.open.retain(|_, number| known(*number));
+        self.open_macs.retain(|_, number| known(*number));
     }
 
     fn draw(&mut self, ahead: &Ahead) -> Option<Fault> {

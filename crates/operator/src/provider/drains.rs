@@ -26,6 +26,8 @@ pub struct Drains(Mutex<State>);
 struct State {
     /// Nodes that say so.
     nodes: BTreeSet<String>,
+    /// Those of a list that is not complete yet.
+    listed: BTreeSet<String>,
     /// Of each fleet, whose turn it is, until when it has to be taken.
     next: BTreeMap<String, (String, Timestamp)>,
 }
@@ -38,17 +40,21 @@ impl Drains {
     /// What the watch of Nodes tells.
     pub fn watch(&self, event: &Event<Node>) {
         match event {
-            Event::Apply(node) | Event::InitApply(node) => {
-                let name = node.name_any();
-                if node.annotations().contains_key(annotation::DRAINING) {
-                    self.lock().nodes.insert(name);
-                } else {
-                    self.lock().nodes.remove(&name);
-                }
+            Event::Apply(node) if is_draining(node) => {
+                self.lock().nodes.insert(node.name_any());
             }
-            Event::Delete(node) => drop(self.lock().nodes.remove(&node.name_any())),
-            Event::Init => self.lock().nodes.clear(),
-            Event::InitDone => {}
+            Event::Apply(node) | Event::Delete(node) => {
+                self.lock().nodes.remove(&node.name_any());
+            }
+            Event::Init => self.lock().listed.clear(),
+            Event::InitApply(node) if is_draining(node) => {
+                self.lock().listed.insert(node.name_any());
+            }
+            Event::InitApply(_) => {}
+            Event::InitDone => {
+                let mut state = self.lock();
+                state.nodes = std::mem::take(&mut state.listed);
+            }
         }
     }
 
@@ -74,6 +80,10 @@ impl Drains {
         }
         !taken
     }
+}
+
+fn is_draining(node: &Node) -> bool {
+    node.annotations().contains_key(annotation::DRAINING)
 }
 
 #[cfg(test)]
@@ -119,7 +129,17 @@ mod tests {
         assert!(!turn(&a, 502), "b is about to be");
         assert!(turn(&a, 531), "b did not take its turn");
         drains.watch(&Event::Apply(node("b", true)));
+        drains.watch(&Event::Init);
+        assert!(!turn(&a, 600), "the list is not complete");
+        drains.watch(&Event::InitApply(node("b", true)));
+        drains.watch(&Event::InitDone);
+        assert!(!turn(&a, 600), "it is emptied still");
+        drains.watch(&Event::Init);
+        drains.watch(&Event::InitApply(node("b", false)));
+        drains.watch(&Event::InitDone);
+        assert!(turn(&a, 600));
+        drains.watch(&Event::Apply(node("b", true)));
         drains.watch(&Event::Delete(node("b", true)));
-        assert!(turn(&a, 532));
+        assert!(turn(&a, 601));
     }
 }

@@ -48,8 +48,9 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         | Action::NoteQuarantined(server)
         | Action::NoteHealthy(server)
         | Action::NoteMoving { server, .. } => {
-            // Before it is noted: whoever dies in between comes here again.
-            if matches!(action, Action::NoteWiped(_)) {
+            // Before it is noted: whoever dies in between comes here again. And not between the
+            // read of a host and its deletion: GitHub may take longer than that counts.
+            if matches!(action, Action::NoteWiped(_) | Action::NoteDelete(_)) {
                 config::remove_runner(context, turn).await;
             }
             note(context, turn, server, facts(action, context.clock.now())).await
@@ -164,8 +165,6 @@ fn facts(action: &Action, now: Timestamp) -> Value {
 }
 
 async fn delete_server(context: &Context, turn: &Turn, server: &ServerId) -> Outcome {
-    // First: whoever dies after the host is gone does not come here again.
-    config::remove_runner(context, turn).await;
     match context.scaleway.delete(&turn.zone, server).await {
         Err(error) if matches!(error.kind, ErrorKind::Precondition { .. }) => {
             Outcome::TooEarly(chain(&error))

@@ -72,7 +72,7 @@ impl Faults {
         // Events are news, not state: losing one is no fault worth a run. In a silence they are
         // writes like any other: nobody repeats old news.
         if call.resource.starts_with("events") && !self.hears_news() {
-            return None;
+            return self.state().dying.contains(&process).then_some(Fault::CrashBefore);
         }
         let who = process.clone();
         let entry =
