@@ -553,19 +553,21 @@ mod tests {
         }
     }
 
+    /// A shell that knows no programs but these. They are functions: a file that was just written
+    /// may be busy, when another test forks meanwhile, and cannot be executed then.
+    fn shell_with(programs: &[(&str, &str)], script: &str) -> std::process::Command {
+        let function = |(name, text): &(&str, &str)| format!("{name}() (\n{text}\n)\n");
+        let programs: String = programs.iter().map(function).collect();
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", &format!("{programs}{script}")]).env("PATH", "/nowhere");
+        shell
+    }
+
     /// How [`END_LEFTOVERS`] ends, and what it says, where `pgrep` is this script. Nobody is hurt:
     /// `sudo` does nothing but say that it did, and nothing sleeps.
     fn ends_leftovers(pgrep: &str) -> (Option<i32>, String) {
-        let folder = tempfile::tempdir().unwrap();
-        for (name, text) in [("pgrep", pgrep), ("sudo", "exit 0"), ("sleep", "exit 0")] {
-            let path = folder.path().join(name);
-            std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            std::fs::set_permissions(&path, mode).unwrap();
-        }
-        let mut shell = std::process::Command::new("/bin/sh");
-        let shell = shell.args(["-c", END_LEFTOVERS.text]).env("PATH", folder.path());
-        let output = shell.output().unwrap();
+        let programs = [("pgrep", pgrep), ("sudo", "exit 0"), ("sleep", "exit 0")];
+        let output = shell_with(&programs, END_LEFTOVERS.text).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     }
 
@@ -584,15 +586,9 @@ mod tests {
              case \"$*\" in\n  {busy}) exit 1 ;;\nesac",
             log.display()
         );
-        for (name, text) in [("pfctl", pfctl.as_str()), ("sleep", "exit 0")] {
-            let path = folder.path().join(name);
-            std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
-            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-            std::fs::set_permissions(&path, mode).unwrap();
-        }
-        let mut shell = std::process::Command::new("/bin/sh");
-        let shell = shell.args(["-c", LOAD_FIREWALL.text, "sh", mode, may]);
-        let ended = shell.env("PATH", folder.path()).output().unwrap().status;
+        let programs = [("pfctl", pfctl.as_str()), ("sleep", "exit 0")];
+        let mut shell = shell_with(&programs, LOAD_FIREWALL.text);
+        let ended = shell.args(["sh", mode, may]).output().unwrap().status;
         let mut lines: Vec<String> =
             std::fs::read_to_string(&log).unwrap_or_default().lines().map(str::to_owned).collect();
         lines.dedup();
