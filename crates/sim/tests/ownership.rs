@@ -333,3 +333,34 @@ async fn a_host_that_was_set_aside_is_adopted_again_once_a_person_wiped_and_rena
     })
     .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_taken_for_an_object_that_a_delete_took_from_under_its_new_finalizer() {
+    // The delete read the object before the finalizer was there, and nobody heard of it yet.
+    let lost = Arc::new(AtomicBool::new(false));
+    let deaf = lost.clone();
+    let faults = Faults::new(Plan::Chosen(Box::new(move |ahead| {
+        (ahead.class == Class::Event && deaf.load(Ordering::Relaxed)).then_some(Fault::Coalesce)
+    })));
+    let world = world(1, 0, Some(faults.clone()));
+    let (api, first) = (world.api().clone(), lost.clone());
+    faults.ask_after_effects(Box::new(move |_| {
+        let objects = api.objects(MACHINES);
+        let keeps = |object: &Arc<Value>| object["metadata"]["finalizers"].is_array();
+        if objects.iter().any(keeps) && !first.swap(true, Ordering::Relaxed) {
+            api.lose(MACHINES);
+        }
+        Ok(())
+    }));
+    during(&world, async {
+        scale(&world, 1).await;
+        until(&world, "the object lost", || lost.load(Ordering::Relaxed)).await;
+        sleep(Duration::from_secs(20)).await;
+        let accounts = world.api().objects("serviceaccounts");
+        let signed: Vec<_> = accounts.iter().map(|a| name(a)).filter(|n| n != "default").collect();
+        assert_eq!(signed, Vec::<String>::new());
+        let leases = world.api().objects("leases.coordination.k8s.io");
+        assert!(!leases.iter().any(|lease| name(lease).starts_with("host-")), "a host was taken");
+    })
+    .await;
+}

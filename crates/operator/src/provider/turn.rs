@@ -130,6 +130,9 @@ fn may_recall(turn: &Turn, decision: &Decision) -> bool {
     let leaving = turn.seen.object.deleting_since.is_some();
     let may = match &decision.action {
         None => !decision.reason.waits_unwatched(),
+        // The first thing that is made outside. A delete that read the object before our finalizer
+        // was there takes it away all the same, and only a read tells.
+        Some(Action::TakeName { .. }) => false,
         // Of the host they need nothing but that it is free, and the write itself finds that out.
         Some(Action::AddFinalizer { .. } | Action::TakeLease { .. }) => true,
         Some(action) => action.may_follow_a_remembered_read(),

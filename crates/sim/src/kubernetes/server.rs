@@ -21,6 +21,7 @@ use super::refusal::Refusal;
 use super::registry::Registry;
 use super::respond;
 use super::state::{EVENT_LIFE, State};
+use super::store::ObjectKey;
 use super::tls::Authority;
 
 /// An answer; the body of a watch goes on until it is dropped.
@@ -211,5 +212,17 @@ impl ApiServer {
     pub fn objects(&self, resource: &str) -> Vec<Arc<Value>> {
         let state = self.inner.state();
         state.store.objects(resource, None).map(|(_, object)| object.clone()).collect()
+    }
+
+    /// Takes the objects of a kind away whatever their finalizers say: so does a delete that read
+    /// one before they were there, for Kubernetes does not look at them again. Not a request.
+    pub fn lose(&self, resource: &str) {
+        let mut state = self.inner.state();
+        let places: Vec<_> =
+            state.store.objects(resource, None).map(|(at, _)| at.clone()).collect();
+        for (namespace, name) in places {
+            state.remove(&ObjectKey { resource: resource.into(), namespace, name });
+        }
+        state.settle(self.inner.clock.now());
     }
 }
