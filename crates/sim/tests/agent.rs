@@ -41,6 +41,8 @@ const SILENT: u8 = 1;
 const NO_EVENTS: u8 = 2;
 /// Status cannot be written.
 const NO_STATUS: u8 = 3;
+/// The next read of a Pod misses it, once.
+const STALE: u8 = 4;
 
 impl Gate for Weather {
     fn pass<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Verdict> {
@@ -51,6 +53,10 @@ impl Gate for Weather {
             NO_EVENTS if agent && call.verb == Verb::Watch => Verdict::HangBefore,
             NO_STATUS if agent && status && call.resource == "pods" => {
                 Verdict::FailBefore(Refusal::new(500, "InternalError", "no status today"))
+            }
+            STALE if agent && call.verb == Verb::Get && call.resource == "pods" => {
+                self.0.store(FAIR, Ordering::SeqCst);
+                Verdict::FailBefore(Refusal::new(404, "NotFound", "not there yet"))
             }
             _ => Verdict::Pass,
         };
@@ -434,6 +440,19 @@ async fn an_api_server_that_is_gone_for_an_hour_costs_no_vm() {
     assert_eq!(world.tart.calls(), before);
     world.delete("job").await;
     world.until("gone", || world.pod("job").is_none()).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_read_that_misses_a_pod_costs_no_vm() {
+    // G4.
+    let world = World::new();
+    world.create("job").await;
+    world.until("running", || world.phase("job") == "Running").await;
+    let before = world.tart.calls();
+    world.weather(STALE);
+    world.pass(Duration::from_mins(2)).await;
+    assert_eq!(world.weather.0.load(Ordering::SeqCst), FAIR, "the Pod was read");
+    assert_eq!(world.tart.calls(), before);
 }
 
 #[tokio::test(start_paused = true)]
