@@ -57,7 +57,7 @@ struct Seen {
 
 impl Safety {
     /// How many things one look looks for.
-    pub const INVARIANTS: u64 = 18;
+    pub const INVARIANTS: u64 = 19;
 
     /// Oracles for the world that is seen.
     #[must_use]
@@ -125,6 +125,7 @@ impl Safety {
         memory.pods_move_forward(&seen)?;
         memory.provisioned_stays(&seen, hands)?;
         ready_has_a_node(&seen)?;
+        emptied_one_by_one(&seen)?;
         memory.busy_runners_stay(&seen)?;
         memory.runners_are_wanted(&seen, &self.sight.objects(POOLS))?;
         self.runners_have_accounts(&seen)?;
@@ -189,6 +190,23 @@ impl Safety {
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
+}
+
+/// V7: of the Macs of a fleet, one at a time is emptied for an update.
+fn emptied_one_by_one(seen: &Seen) -> Result<(), String> {
+    let mut emptied = BTreeMap::new();
+    for node in &seen.nodes {
+        if node["metadata"]["annotations"][annotation::DRAINING].is_null() {
+            continue;
+        }
+        let name = text(&node["metadata"]["name"]);
+        let of = seen.machines.iter().find(|machine| machine["metadata"]["name"] == name);
+        let fleet = of.map(|machine| text(&machine["spec"]["fleetName"]));
+        if let Some(other) = fleet.and_then(|fleet| emptied.insert(fleet, name)) {
+            return Err(format!("emptied-together: {other} and {name} are, for an update"));
+        }
+    }
+    Ok(())
 }
 
 fn vm_of(pod: &Value) -> VmName {

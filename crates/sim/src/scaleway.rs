@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use applecart_api::clock::Clock;
 use applecart_api::ids::Zone;
 use applecart_scaleway::{CONCURRENT_CALLS, Client, Config, Limit, Profile};
-use secrecy::ExposeSecret;
+use secrecy::{ExposeSecret, SecretString};
 
 pub use answer::Answer;
 pub use bench::{BenchReport, bench};
@@ -94,6 +94,12 @@ impl Scaleway {
     #[must_use]
     pub fn client(&self) -> Client {
         Client::new(self.service(), self.config(limit(CONCURRENT_CALLS)))
+    }
+
+    /// The one secret key that is accepted.
+    #[must_use]
+    pub fn secret_key(&self) -> SecretString {
+        self.with(|state| state.settings.secret_key.clone())
     }
 
     /// What to set for any client of the real service to call this one at `url`.

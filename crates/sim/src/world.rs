@@ -267,12 +267,14 @@ impl World {
         let mut parts: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
         if !self.is_second {
             parts.push(self.provider(Process::Provider, PROVIDER).boxed());
+            parts.push(self.pools(Process::RunnerPools, RUNNER_POOLS).boxed());
             parts.push(power::run(self).boxed());
         }
+        // Two clusters have one each: what ends one must not end the other.
         if self.is_second || settings.providers > 1 {
             parts.push(self.provider(Process::SecondProvider, SECOND_PROVIDER).boxed());
+            parts.push(self.pools(Process::SecondRunnerPools, SECOND_RUNNER_POOLS).boxed());
         }
-        parts.push(self.pools().boxed());
         parts.push(agents::run(self).boxed());
         if settings.jobs {
             parts.push(dispatch::run(self).boxed());
@@ -354,13 +356,7 @@ impl World {
     }
 
     /// The runner-pool controller's process, started again whenever it crashes.
-    async fn pools(&self) {
-        // Two clusters have one each: what ends one must not end the other.
-        let (process, account) = if self.is_second {
-            (Process::SecondRunnerPools, SECOND_RUNNER_POOLS)
-        } else {
-            (Process::RunnerPools, RUNNER_POOLS)
-        };
+    async fn pools(&self, process: Process, account: &str) {
         loop {
             let pools = RunnerPools {
                 client: self.api().client(Identity::service_account(NAMESPACE, account)),

@@ -93,6 +93,12 @@ pub enum Bug {
     TakenBack,
     /// Logs a password (S16).
     Logged,
+    /// Tells the token of a runner, which is in no Secret (S16).
+    TokenTold,
+    /// Tells a line of the key of the app at GitHub (S16).
+    AppKeyTold,
+    /// Tells Scaleway's key (S16).
+    ScalewayKeyTold,
     /// Tells a password that was before a wipe, as macOS hides it, in base64 (S16).
     Encoded,
     /// Releases the host of a Machine that lives: gives it that name, and wipes it (S4).
@@ -103,6 +109,8 @@ pub enum Bug {
     Surplus,
     /// Replaces all runners of an old image at once (S39).
     RolledAtOnce,
+    /// Empties all Macs of a fleet for an update (V7).
+    EmptiedTogether,
     /// Leaves a runner registered at GitHub whose Machine is gone (C5).
     Registered,
     /// Takes the account of a runner that there is (S43).
@@ -234,7 +242,11 @@ async fn strike_others(world: &World, bug: Bug, used: Option<&HostView>) -> bool
         (Bug::Accounts, _) => runners::take_account(world).await,
         (Bug::SpareAccount, _) => runners::make_account(world).await,
         (Bug::RolledAtOnce, _) => runners::roll_at_once(world).await,
+        (Bug::EmptiedTogether, _) => runners::empty_all(world).await,
         (Bug::Registered, _) => runners::register(world),
+        (Bug::TokenTold, _) => telling::tell_token(world).await,
+        (Bug::AppKeyTold, _) => telling::tell_app_key(world).await,
+        (Bug::ScalewayKeyTold, _) => telling::tell_scaleway_key(world).await,
         (Bug::Logged, _) => telling::log_password(world),
         (Bug::GivenUp, _) => give_up(world).await,
         (Bug::Chatter, _) => {
@@ -527,15 +539,16 @@ mod tests {
     fn story(bug: Bug) -> Story {
         match bug {
             Bug::BusyDeleted | Bug::BusyVanished => Story::Drain,
-            Bug::Surplus | Bug::Accounts => Story::Job,
+            Bug::Surplus | Bug::Accounts | Bug::TokenTold => Story::Job,
             Bug::LeftBehind
             | Bug::Provisioned
             | Bug::Binding
             | Bug::Encoded
             | Bug::Unadoptable
             | Bug::Amnesia => Story::Release,
+            Bug::EmptiedTogether => Story::Update,
             Bug::RolledAtOnce => Story::RollImage,
-            Bug::Registered => Story::Builder,
+            Bug::Registered | Bug::AppKeyTold => Story::Builder,
             Bug::CutOff | Bug::Paused => Story::Detach,
             Bug::Forgotten => Story::Forget,
             Bug::RentedTwice => Story::AutoOrder,
@@ -548,7 +561,12 @@ mod tests {
     /// The oracle that finds the bug.
     fn oracle(bug: Bug) -> Bug {
         match bug {
-            Bug::Encoded | Bug::TakenBack | Bug::Logged => Bug::Secrets,
+            Bug::Encoded
+            | Bug::TakenBack
+            | Bug::Logged
+            | Bug::TokenTold
+            | Bug::AppKeyTold
+            | Bug::ScalewayKeyTold => Bug::Secrets,
             Bug::Amnesia => Bug::Counts,
             Bug::GivenUp => Bug::HostsChanged,
             Bug::BusyVanished => Bug::BusyDeleted,

@@ -1,6 +1,6 @@
 //! What a run does to the world. Each story is a few lines.
 
-mod builder;
+pub mod builder;
 mod hosts;
 mod outage;
 mod pods;
@@ -110,8 +110,8 @@ pub enum Story {
     Drain,
     /// A pool gets another image: its two runners are replaced.
     RollImage,
-    /// The provider is upgraded under a job, and brings another Tart: the Mac is emptied for it,
-    /// and takes runners again (V7).
+    /// The provider is upgraded under a job, and brings another Tart: one Mac after the other is
+    /// emptied for it, and takes runners again (V7).
     Update,
     /// A runner gets a job, and its pool is deleted: the job ends first (LH8).
     DeletePool,
@@ -132,6 +132,9 @@ pub enum Story {
     /// An object is deleted by force, none shall take its place, and two sweeps return its host at
     /// once (G7).
     TwoLeadersSweep,
+    /// A warm runner does one job and makes room for a fresh one, while two processes believe to
+    /// lead the runner pools (G7).
+    TwoLeadersPools,
     /// Two Machines of one name, in two namespaces: the second waits for its turn (LH14).
     Namesakes,
     /// Two Machines of one name, in two namespaces, come at the same moment (LH14).
@@ -194,7 +197,7 @@ impl Story {
         let (hosts, machines) = match self {
             Self::Rescale => (6, 0),
             Self::Scale | Self::Token | Self::Outage | Self::Twins => (3, 1),
-            Self::ForceDelete | Self::TwoLeadersSweep => (3, 2),
+            Self::ForceDelete | Self::TwoLeadersSweep | Self::Update => (3, 2),
             Self::SweepRace => (4, 1),
             Self::Refill | Self::WornOut => (1, 0),
             Self::AutoOrder => (0, 0),
@@ -209,6 +212,7 @@ impl Story {
                 | Self::TwoLeadersTerminate
                 | Self::TwoLeadersSwap
                 | Self::TwoLeadersSweep
+                | Self::TwoLeadersPools
         );
         let providers = if leaders { 2 } else { 1 };
         Size { hosts, machines, providers, neighbour: self == Self::Neighbours }
@@ -258,7 +262,8 @@ impl Story {
             Self::Lock | Self::WornOut => Leaves::Quarantined,
             Self::LegacyStranded => Leaves::Stranded,
             Self::Detach | Self::Move => Leaves::Working,
-            Self::Job | Self::Outage | Self::Update => Leaves::Fleet(1),
+            Self::Job | Self::TwoLeadersPools | Self::Outage => Leaves::Fleet(1),
+            Self::Update => Leaves::Fleet(4),
             Self::RollImage => Leaves::Fleet(2),
             Self::Claim
             | Self::Scale
@@ -305,10 +310,12 @@ impl Story {
             Self::WornOut => recovery::wear_out(world).await,
             Self::AutoOrder => hosts::ask_for_hosts(world).await,
             Self::ForceDelete => fleet(world, 2).await,
-            Self::Job | Self::Drain | Self::Outage | Self::Update | Self::DeletePool => {
-                pods::keep_idle(world, 1).await
+            Self::Job | Self::Drain | Self::Outage | Self::DeletePool => {
+                pods::keep_idle(world, 1, 1).await
             }
-            Self::RollImage => pods::keep_idle(world, 2).await,
+            Self::RollImage => pods::keep_idle(world, 1, 2).await,
+            Self::Update => pods::keep_idle(world, 2, 4).await,
+            Self::TwoLeadersPools => pods::one_keeper(world).await,
             Self::Builder => builder::begin(world).await,
             Self::Legacy | Self::LegacyStranded => {
                 fleet(world, 1).await?;
@@ -387,7 +394,7 @@ impl Story {
             Self::Forget => recovery::forget(world).await,
             Self::Pod => pods::one_pod(world).await,
             Self::WarmUp => pods::warm_up(world).await,
-            Self::Job => pods::one_job(world).await,
+            Self::Job | Self::TwoLeadersPools => pods::one_job(world).await,
             Self::Drain => pods::drain(world).await,
             Self::RollImage => pods::roll_image(world).await,
             Self::Builder => builder::register(world).await,

@@ -83,6 +83,11 @@ impl Tokens {
         grant.expires.is_none_or(|expires| now < expires).then_some(&grant.identity)
     }
 
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &String> {
+        self.0.keys()
+    }
+
     /// Ends every token that is bound to the object with this uid.
     pub fn revoke(&mut self, uid: &str) {
         self.0.retain(|_, grant| !grant.bound_to.iter().any(|bound| bound == uid));

@@ -214,6 +214,12 @@ impl ApiServer {
         state.store.objects(resource, None).map(|(_, object)| object.clone()).collect()
     }
 
+    /// The bearer tokens that are valid now. Not a request.
+    #[must_use]
+    pub fn tokens(&self) -> Vec<String> {
+        self.inner.state().tokens.all().cloned().collect()
+    }
+
     /// Takes the objects of a kind away whatever their finalizers say: so does a delete that read
     /// one before they were there, for Kubernetes does not look at them again. Not a request.
     pub fn lose(&self, resource: &str) {

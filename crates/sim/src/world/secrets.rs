@@ -1,6 +1,6 @@
 //! Every secret of a world, in every form in which somebody could tell it (S16).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use applecart_api::keys::owned;
@@ -8,29 +8,38 @@ use applecart_mac::kcpassword;
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use secrecy::ExposeSecret;
 use serde_json::Value;
 
 use super::{Sight, World};
 
 /// Keys of Secrets whose values nobody may tell.
-const KEYS: [&str; 3] = [owned::PASSWORD, owned::PRIVATE_KEY, "token"];
+const KEYS: [&str; 4] = [owned::PASSWORD, owned::PRIVATE_KEY, "token", "private-key"];
 
 /// Shorter texts are no secrets, and found by chance.
 const SHORTEST: usize = 8;
 
-/// Every Secret that there was, as often as it changed: what is in none any more was told if it was
-/// told.
+/// Every Secret that there was, as often as it changed, and every token that was given out: what is
+/// gone was told if it was told.
 #[derive(Default)]
-pub struct SecretsSeen(Mutex<BTreeMap<(String, String), Arc<Value>>>);
+pub struct SecretsSeen(Mutex<Seen>);
+
+#[derive(Default)]
+struct Seen {
+    /// By uid and version.
+    secrets: BTreeMap<(String, String), Arc<Value>>,
+    tokens: BTreeSet<String>,
+}
 
 impl SecretsSeen {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<(String, String), Arc<Value>>> {
+    fn all(&self) -> MutexGuard<'_, Seen> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Remembers those that there are.
     pub fn look(&self, sight: &Sight) {
-        let mut all = self.all();
+        let Seen { secrets: all, tokens } = &mut *self.all();
+        tokens.extend(sight.tokens());
         for secret in sight.objects("secrets") {
             let field = |name: &str| {
                 secret["metadata"][name].as_str().map(str::to_owned).unwrap_or_default()
@@ -48,16 +57,17 @@ impl World {
         hosts.iter().flat_map(|host| self.scaleway().passwords(&host.id)).collect()
     }
 
-    /// What must be nowhere but in Secrets: passwords, those before a wipe included, tokens and
-    /// private keys; as they are, in base64, in percent and in hexadecimal digits, and each of
+    /// What must be nowhere but in Secrets: passwords, those before a wipe included, tokens, private
+    /// keys and Scaleway's key; as they are, in base64, in percent and in hexadecimal digits, and each of
     /// these as macOS hides a password. Those of `seen` are among them.
     #[must_use]
     pub fn secret_texts(&self, seen: &SecretsSeen) -> Vec<String> {
         seen.look(&self.sight);
-        let seen = seen.all();
-        let values = seen.values().flat_map(|secret| values(secret));
-        let given = self.passwords().into_iter().chain(self.github.secrets());
-        let mut secrets: Vec<String> = given.chain(values).collect();
+        let Seen { secrets, tokens } = &*seen.all();
+        let values = secrets.values().flat_map(|secret| values(secret));
+        let own = self.scaleway().secret_key().expose_secret().to_owned();
+        let given = self.passwords().into_iter().chain(self.github.secrets()).chain([own]);
+        let mut secrets: Vec<String> = given.chain(tokens.iter().cloned()).chain(values).collect();
         secrets.sort_unstable();
         secrets.dedup();
         secrets.iter().flat_map(|secret| forms(secret)).collect()

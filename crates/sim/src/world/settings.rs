@@ -44,7 +44,7 @@ pub struct WorldSettings {
     pub foreign: bool,
     /// Roles and bindings; if there are any, nobody may do what they do not say.
     pub roles: &'static [Value],
-    /// How many providers there are, one or two; each believes to lead.
+    /// How many providers and runner-pool processes there are, one or two; each believes to lead.
     pub providers: usize,
     /// Whether Deployments get their Pods.
     pub deployments: bool,

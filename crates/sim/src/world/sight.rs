@@ -65,6 +65,12 @@ impl Sight {
         self.apis.iter().flat_map(ApiServer::resources).collect()
     }
 
+    /// The bearer tokens that are valid now.
+    #[must_use]
+    pub fn tokens(&self) -> BTreeSet<String> {
+        self.apis.iter().flat_map(ApiServer::tokens).collect()
+    }
+
     /// Its Scaleway.
     #[must_use]
     pub fn scaleway(&self) -> &Scaleway {

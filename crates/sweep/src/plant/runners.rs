@@ -1,11 +1,11 @@
 //! Bugs of whoever keeps runners.
 
-use applecart_api::keys::label;
+use applecart_api::keys::{annotation, label};
 use applecart_api::runner_pool::RunnerPool;
 use applecart_sim::faults::RUNNER_POOLS;
 use applecart_sim::kubernetes::Identity;
 use applecart_sim::world::{NAMESPACE, POOL, World};
-use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
@@ -85,4 +85,17 @@ pub async fn roll_at_once(world: &World) -> bool {
 pub fn register(world: &World) -> bool {
     world.github().register("tuist", "nobody");
     true
+}
+
+pub async fn empty_all(world: &World) -> bool {
+    let nodes: Api<Node> = Api::all(provider(world));
+    let change = json!({"metadata": {"annotations": {annotation::DRAINING: "now"}}});
+    let Ok(listed) = nodes.list(&ListParams::default()).await else { return false };
+    for node in &listed.items {
+        let patch = Patch::Merge(&change);
+        if nodes.patch(&node.name_any(), &PatchParams::default(), &patch).await.is_err() {
+            return false;
+        }
+    }
+    listed.items.len() > 1
 }

@@ -9,11 +9,12 @@ use base64::engine::general_purpose::STANDARD;
 use k8s_openapi::api::core::v1::{ConfigMap, Event};
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
+use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
 use super::{provider, samms};
 use crate::oracle::at_end;
-use crate::story::{Story, machines};
+use crate::story::{Story, builder, machines};
 
 pub async fn tell_again(world: &World) -> bool {
     let about = json!({"kind": "Pod", "namespace": NAMESPACE, "name": "nobody"});
@@ -37,6 +38,27 @@ pub async fn tell_hidden(world: &World) -> bool {
 pub async fn tell_password(world: &World) -> bool {
     let Some(password) = world.passwords().pop() else { return false };
     tell(world, &password).await
+}
+
+pub async fn tell_token(world: &World) -> bool {
+    let stored: String =
+        world.sight().objects("secrets").iter().map(ToString::to_string).collect();
+    let kept = |token: &String| stored.contains(&STANDARD.encode(token));
+    match world.sight().tokens().iter().find(|token| !kept(token)) {
+        Some(token) => tell(world, token).await,
+        None => false,
+    }
+}
+
+pub async fn tell_app_key(world: &World) -> bool {
+    // The one that no public key has.
+    let lines = builder::PRIVATE_KEY.lines();
+    let Some(line) = lines.max_by_key(|line| line.len()) else { return false };
+    world.passwords().pop().is_some() && tell(world, line).await
+}
+
+pub async fn tell_scaleway_key(world: &World) -> bool {
+    tell(world, world.scaleway().secret_key().expose_secret()).await
 }
 
 async fn tell(world: &World, secret: &str) -> bool {

@@ -14,7 +14,7 @@ const ORGANISATION: &str = "tuist";
 /// The Secret with the app that registers them.
 const APP: &str = "app";
 /// Both halves of the app's key.
-const PRIVATE_KEY: &str = include_str!("app/private.pem");
+pub const PRIVATE_KEY: &str = include_str!("app/private.pem");
 const PUBLIC_KEY: &[u8] = include_bytes!("app/public.der");
 
 /// Waits for a Machine; there is an app at GitHub, and a Secret that tells of it.

@@ -3,14 +3,16 @@
 use std::time::Duration;
 
 use applecart_api::runner_pool::RunnerPool;
+use applecart_sim::faults::Process;
+use applecart_sim::mac::SimMac;
 use applecart_sim::world::{Install, NAMESPACE, POOL, World};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::steps::{
-    all, claim_runner, empty_fleet, first, fleet, no_runners, number, reach, running, scale,
+    all, claim_runner, empty_fleet, fleet, no_runners, number, reach, running, scale,
     want_runners,
 };
 
@@ -23,12 +25,21 @@ const NEWER_TART: &str = "2.33.0";
 /// Where Tart is on a Mac.
 const TART: &str = "/usr/local/lib/tart.app/Contents/MacOS/tart";
 
-/// Waits for a Machine, and for so many idle runners on it.
-pub async fn keep_idle(world: &World, runners: u32) -> Result<(), String> {
-    fleet(world, 1).await?;
+/// Waits for so many Machines, and for so many idle runners on them.
+pub async fn keep_idle(world: &World, machines: usize, runners: u32) -> Result<(), String> {
+    fleet(world, machines).await?;
     want_runners(world, runners).await?;
     let wanted = usize::try_from(runners).unwrap_or(usize::MAX);
     reach("idle runners", || running(world).len() == wanted).await
+}
+
+/// The same for one of each, with one process of a kind; from then on two keep the runners.
+pub async fn one_keeper(world: &World) -> Result<(), String> {
+    world.stop(&Process::SecondProvider);
+    world.stop(&Process::SecondRunnerPools);
+    keep_idle(world, 1, 1).await?;
+    world.start_again(&Process::SecondRunnerPools);
+    Ok(())
 }
 
 /// A pool gets another image: its two runners are replaced.
@@ -37,7 +48,7 @@ pub async fn roll_image(world: &World) -> Result<(), String> {
     let change = json!({"spec": {"image": NEWER_IMAGE}});
     let patched = pools.patch(POOL, &PatchParams::default(), &Patch::Merge(&change)).await;
     patched.map_err(|error| error.to_string())?;
-    let is_newer = |pod: &serde_json::Value| pod["spec"]["containers"][0]["image"] == NEWER_IMAGE;
+    let is_newer = |pod: &Value| pod["spec"]["containers"][0]["image"] == NEWER_IMAGE;
     let rolled = || number(world, "pods") == 2 && running(world).iter().all(|pod| is_newer(pod));
     reach("two runners of the newer image", || rolled() && running(world).len() == 2).await
 }
@@ -54,8 +65,8 @@ pub async fn delete_pool(world: &World) -> Result<(), String> {
     reach("the pool gone", || number(world, "runnerpools.tuist.dev") == 0).await
 }
 
-/// Another version of the provider takes over and brings another Tart, while a runner has a job:
-/// its Mac is emptied for it, and takes runners again.
+/// Another version of the provider takes over and brings another Tart, while a runner has a job and
+/// both Macs are full: one after the other is emptied for it, and takes runners again.
 pub async fn update(world: &World) -> Result<(), String> {
     let runner = claim_runner(world).await?;
     world.install(Install { tart: NEWER_TART, ..Install::default() });
@@ -63,13 +74,18 @@ pub async fn update(world: &World) -> Result<(), String> {
     reach("a cordoned Node", cordoned).await?;
     tokio::time::sleep(JOB).await;
     world.finish_job(&runner);
-    let (_, host) = first(world)?;
-    let mac = world.mac(&host.id).ok_or("no Mac behind a host")?;
-    let newer =
-        || mac.file(TART).is_some_and(|(content, ..)| content.ends_with(NEWER_TART.as_bytes()));
-    reach("the newer Tart", newer).await?;
-    let fresh = || !cordoned() && has_fresh(world, &runner);
-    reach("a Node that takes Pods, and a fresh runner", fresh).await
+    let used = world.scaleway().hosts().into_iter().filter(|host| world.is_bootstrapped(&host.id));
+    let macs: Vec<SimMac> = used.filter_map(|host| world.mac(&host.id)).collect();
+    let has_newer = |mac: &SimMac| {
+        mac.file(TART).is_some_and(|(content, ..)| content.ends_with(NEWER_TART.as_bytes()))
+    };
+    reach("the newer Tart", || macs.iter().all(has_newer)).await?;
+    let taken = |pod: &Value| pod["metadata"]["uid"].as_str() == runner.metadata.uid.as_deref();
+    let fresh = || {
+        let runners = running(world);
+        !cordoned() && runners.len() == 4 && !runners.iter().any(|pod| taken(pod))
+    };
+    reach("Nodes that take Pods, and fresh runners", fresh).await
 }
 
 /// A Pod runs to its success on a Mac and is deleted.
