@@ -4,7 +4,8 @@
 //! - A busy runner is never deleted; every delete carries the UID and version that were read (S37).
 //! - A runner is a Pod and a `ServiceAccount` of one name, and no name is used twice. An account
 //!   whose Pod could not be made is tried again before another one is made (LH9); one that a Pod
-//!   left behind goes.
+//!   left behind goes, and one that another leader may have made waits for it (G7).
+//! - Two leaders who see the same make the same runner, and one of them is refused (G7).
 //! - At rest nothing is written: the status says only what can change (LH25).
 
 mod action;
@@ -15,6 +16,6 @@ mod status;
 
 pub use action::Action;
 pub use decide::{Decision, Limits, Reason, decide};
-pub use observed::{Account, Observed, Pool, Runner, RunnerState};
+pub use observed::{Account, AccountState, Observed, Pool, Runner, RunnerState};
 pub use shape::{account, pod, suffix};
 pub use status::status;

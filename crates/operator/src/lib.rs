@@ -8,4 +8,5 @@ pub mod metrics;
 pub mod provider;
 pub mod runner_pools;
 pub mod sweep;
+mod tellings;
 mod troubles;

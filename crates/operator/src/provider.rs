@@ -38,7 +38,6 @@ mod rehearse;
 mod rests;
 mod settings;
 mod spread;
-mod tellings;
 mod triggers;
 mod turn;
 mod work;
@@ -48,7 +47,7 @@ use std::sync::Arc;
 
 use applecart_api::clock::Clock;
 use applecart_api::ids::ClusterId;
-use applecart_api::machine::ScalewayAppleSiliconMachine;
+use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineStatus};
 use applecart_mac::Dial;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -62,6 +61,7 @@ use crate::effects::Effects;
 use crate::events::Events;
 use crate::metrics::Metrics;
 use crate::sweep::Sweep;
+use crate::tellings::Tellings;
 use crate::troubles::Troubles;
 
 pub use egress::Egress;
@@ -70,7 +70,6 @@ pub(crate) use observe::{chain, guests, host, images_of, is_busy, node, silent_s
 pub(crate) use perform::{outcome_of, reinstall};
 pub use settings::Settings;
 pub use spread::Spread;
-use tellings::Tellings;
 
 /// The provider's name in Events; alerts of running fleets know it.
 const CONTROLLER: &str = "scalewayapplesiliconmachine-controller";
@@ -108,7 +107,7 @@ struct Context {
     effects: Arc<Effects>,
     metrics: Metrics,
     troubles: Troubles,
-    tellings: Tellings,
+    tellings: Tellings<ScalewayAppleSiliconMachineStatus>,
     zones: zones::Zones,
     reads: reads::Reads,
     rests: rests::Rests,

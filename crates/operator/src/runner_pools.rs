@@ -4,16 +4,16 @@
 //! created counts at once (R12).
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use applecart_api::clock::Clock;
 use applecart_api::keys::{finalizer, label};
 use applecart_api::runner_pool::{RunnerPool, RunnerPoolSpec, RunnerPoolStatus};
 use applecart_core::Outcome;
 use applecart_core::runner_pool::{
-    Account, Action, Decision, Limits, Observed, Pool, Reason, Runner, RunnerState, account,
-    decide, pod,
+    Account, AccountState, Action, Decision, Limits, Observed, Pool, Reason, Runner, RunnerState,
+    account, decide, pod, suffix,
 };
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, future};
@@ -32,6 +32,7 @@ use serde_json::{Value, json};
 use crate::calls::{self, ReadError};
 use crate::events::Events;
 use crate::provider::chain;
+use crate::tellings::Tellings;
 use crate::troubles::Troubles;
 
 /// Pools that take a turn at once.
@@ -58,7 +59,7 @@ struct Context {
     limits: Limits,
     events: Events,
     troubles: Troubles,
-    named: AtomicU64,
+    tellings: Tellings<RunnerPoolStatus>,
     /// Runners whose account was made here and whose Pod was not yet; lost in a crash, and then
     /// their accounts go.
     begun: Mutex<BTreeSet<String>>,
@@ -97,7 +98,7 @@ impl RunnerPools {
             dispatch_url: self.dispatch_url,
             troubles: Troubles::new(self.limits.look),
             limits: self.limits,
-            named: AtomicU64::new(0),
+            tellings: Tellings::default(),
             begun: Mutex::default(),
         });
         let runners = watcher::Config::default().labels(label::RUNNER_POOL);
@@ -123,7 +124,9 @@ fn failed(pool: &Watched, error: &ReadError, context: &Context) -> Wake {
 
 async fn turn(pool: Arc<Watched>, context: Arc<Context>) -> Result<Wake, ReadError> {
     let Some(turn) = observe(&context, &pool).await? else {
-        context.troubles.clear(&pool.uid().unwrap_or_default());
+        let uid = pool.uid().unwrap_or_default();
+        context.troubles.clear(&uid);
+        context.tellings.forget(&uid);
         // Gone, or a read behind the times: then nothing else would ever bring us back.
         return Ok(Wake::requeue(context.limits.look));
     };
@@ -140,6 +143,9 @@ async fn turn(pool: Arc<Watched>, context: Arc<Context>) -> Result<Wake, ReadErr
     let told = matches!(action, Action::WriteStatus(_));
     let again = context.troubles.settle(&uid, action.describe(), &outcome, told, now);
     if outcome == Outcome::Done {
+        if let Action::WriteStatus(status) = action {
+            context.tellings.told(&uid, status, now);
+        }
         tell(&context, &turn, action, &decision).await;
     }
     Ok(Wake::requeue(again))
@@ -187,13 +193,15 @@ async fn observe(context: &Context, pool: &Watched) -> Result<Option<Turn>, Read
     let accounts = calls::read("its ServiceAccounts", accounts.list(&members)).await?;
     let mut runners: Vec<Runner> = pods.items.iter().map(runner).collect();
     runners.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut accounts: Vec<String> = accounts.items.iter().map(ResourceExt::name_any).collect();
-    accounts.sort();
-    let begun = context.begun();
-    let account = |name: String| Account { begun: begun.contains(&name), name };
-    let accounts = accounts.into_iter().map(account).collect();
+    let mut accounts: Vec<Account> = observe_accounts(context, &accounts.items, &runners);
+    accounts.sort_by(|a, b| a.name.cmp(&b.name));
     let uid = pool.uid().unwrap_or_default();
+    let names = runners.iter().map(|runner| &runner.name);
+    let taken = names.chain(accounts.iter().map(|account| &account.name)).map(String::as_str);
+    let fresh = suffix(&uid, &pool.resource_version().unwrap_or_default(), &taken.collect());
+    let status = pool.status.clone().unwrap_or_default();
     let seen = Observed {
+        contested_until: context.tellings.contested_until(&uid, &status, context.limits.look),
         pool: Pool {
             name: name.clone(),
             generation: pool.metadata.generation,
@@ -201,11 +209,11 @@ async fn observe(context: &Context, pool: &Watched) -> Result<Option<Turn>, Read
             deleting: pool.metadata.deletion_timestamp.is_some(),
             spec: pool.spec.clone(),
             unreadable,
-            status: pool.status.clone().unwrap_or_default(),
+            status,
         },
         runners,
         accounts,
-        fresh_name: fresh_name(context, &name, &uid),
+        fresh_name: format!("{name}-runner-{fresh}"),
         trouble: context.troubles.of(&uid),
     };
     Ok(Some(Turn { seen, pool, namespace }))
@@ -231,11 +239,27 @@ fn runner(pod: &Pod) -> Runner {
     }
 }
 
-/// `<pool>-runner-<8 hex>`: from the pool, the time, and a count, so never the same twice.
-fn fresh_name(context: &Context, pool: &str, uid: &str) -> String {
-    let count = context.named.fetch_add(1, Ordering::Relaxed);
-    let now = context.clock.now().as_nanosecond();
-    format!("{pool}-runner-{}", applecart_core::runner_pool::suffix(uid, now, count))
+/// What becomes of accounts that have no Pod.
+fn observe_accounts(
+    context: &Context,
+    accounts: &[ServiceAccount],
+    runners: &[Runner],
+) -> Vec<Account> {
+    let mut begun = context.begun();
+    // Two leaders may begin the same one.
+    begun.retain(|name| !runners.iter().any(|runner| runner.name == *name));
+    let now = context.clock.now();
+    let is_young = |account: &ServiceAccount| {
+        let created = account.creation_timestamp().map(|time| time.0);
+        let age = created.and_then(|created| Duration::try_from(now.duration_since(created)).ok());
+        age.is_some_and(|age| age < context.limits.keep)
+    };
+    let state = |account: &ServiceAccount| match begun.contains(&account.name_any()) {
+        true => AccountState::Begun,
+        false if is_young(account) => AccountState::Young,
+        false => AccountState::Left,
+    };
+    accounts.iter().map(|a| Account { name: a.name_any(), state: state(a) }).collect()
 }
 
 async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::action::Action;
-use super::observed::{Observed, Runner, RunnerState};
+use super::observed::{AccountState, Observed, Runner, RunnerState};
 use super::status::status;
 
 /// Times that an operator may tune.
@@ -145,13 +145,13 @@ fn keep(seen: &Observed, limits: &Limits) -> Decision {
         return decision;
     }
     let alive: Vec<&Runner> = seen.runners.iter().filter(|runner| runner.is_alive()).collect();
-    if let Some(account) = spare_account(seen, false) {
+    if let Some(account) = spare_account(seen, AccountState::Left) {
         return act(Action::DeleteAccount(account), Reason::Reaping);
     }
     if alive.len() < pool.replicas() {
-        return grow(seen);
+        return grow(seen, limits);
     }
-    if let Some(account) = spare_account(seen, true) {
+    if let Some(account) = spare_account(seen, AccountState::Begun) {
         return act(Action::DeleteAccount(account), Reason::Shrinking);
     }
     if alive.len() > pool.replicas() {
@@ -167,17 +167,21 @@ fn reap(seen: &Observed) -> Option<Decision> {
     Some(act(delete(runner), Reason::Reaping))
 }
 
-fn grow(seen: &Observed) -> Decision {
-    match spare_account(seen, true) {
+fn grow(seen: &Observed, limits: &Limits) -> Decision {
+    match spare_account(seen, AccountState::Begun) {
         Some(account) => act(Action::CreatePod(account), Reason::Growing),
+        // Whoever made it makes its Pod, too, or is gone.
+        None if spare_account(seen, AccountState::Young).is_some() => {
+            wait(Reason::Growing, limits.look)
+        }
         None => act(Action::CreateAccount(seen.fresh_name.clone()), Reason::Growing),
     }
 }
 
 /// An account that no Pod of the pool uses, not even a leaving one.
-fn spare_account(seen: &Observed, begun: bool) -> Option<String> {
+fn spare_account(seen: &Observed, state: AccountState) -> Option<String> {
     let used = |name: &str| seen.runners.iter().any(|runner| runner.name == name);
-    let spare = seen.accounts.iter().find(|a| a.begun == begun && !used(&a.name));
+    let spare = seen.accounts.iter().find(|a| a.state == state && !used(&a.name));
     spare.map(|account| account.name.clone())
 }
 
@@ -222,10 +226,11 @@ fn drain(seen: &Observed, limits: &Limits) -> Decision {
     if let Some(runner) = seen.runners.iter().find(going) {
         return act(delete(runner), Reason::Draining);
     }
-    if let Some(account) = spare_account(seen, false).or_else(|| spare_account(seen, true)) {
+    let spare = |state| spare_account(seen, state);
+    if let Some(account) = spare(AccountState::Left).or_else(|| spare(AccountState::Begun)) {
         return act(Action::DeleteAccount(account), Reason::Draining);
     }
-    if seen.runners.is_empty() {
+    if seen.runners.is_empty() && spare(AccountState::Young).is_none() {
         return act(Action::RemoveFinalizer, Reason::Drained);
     }
     let busy = seen.runners.iter().filter(|runner| runner.state == RunnerState::Busy).count();
@@ -241,6 +246,11 @@ fn tell_first(now: Timestamp, seen: &Observed, decision: Decision) -> Decision {
     let wanted = status(now, seen, &decision);
     if wanted == seen.pool.status {
         return decision;
+    }
+    // Two leaders that each tell at once what the other just replaced would do nothing else (LH25).
+    if let Some(until) = seen.contested_until.filter(|until| now < *until) {
+        let wait = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+        return Decision { action: None, wake: Some(wait), ..decision };
     }
     Decision { action: Some(Action::WriteStatus(Box::new(wanted))), ..decision }
 }
@@ -279,7 +289,8 @@ mod tests {
             replicas: Some(replicas),
             ..RunnerPoolSpec::default()
         };
-        let accounts = runners.iter().map(|runner| account(&runner.name, false)).collect();
+        let left = |runner: &Runner| account(&runner.name, AccountState::Left);
+        let accounts = runners.iter().map(left).collect();
         Observed {
             pool: Pool {
                 name: "pool".into(),
@@ -293,12 +304,13 @@ mod tests {
             runners,
             accounts,
             fresh_name: "pool-runner-00000001".into(),
+            contested_until: None,
             trouble: None,
         }
     }
 
-    fn account(name: &str, begun: bool) -> Account {
-        Account { name: name.into(), begun }
+    fn account(name: &str, state: AccountState) -> Account {
+        Account { name: name.into(), state }
     }
 
     fn runner(name: &str, state: RunnerState) -> Runner {
@@ -375,25 +387,33 @@ mod tests {
             ),
             (
                 "a Pod create failed: its account is used again (LH9)",
-                with(pool(1, vec![]), |s| s.accounts = vec![account("begun", true)]),
+                with(pool(1, vec![]), |s| s.accounts = vec![account("begun", AccountState::Begun)]),
                 Some(Action::CreatePod("begun".into())),
                 Reason::Growing,
             ),
             (
                 "a runner left its account behind: its name is not used again",
-                with(pool(1, vec![]), |s| s.accounts = vec![account("left", false)]),
+                with(pool(1, vec![]), |s| s.accounts = vec![account("left", AccountState::Left)]),
                 Some(Action::DeleteAccount("left".into())),
                 Reason::Reaping,
             ),
             (
+                "another process may be about to use it (G7)",
+                with(pool(1, vec![]), |s| s.accounts = vec![account("young", AccountState::Young)]),
+                None,
+                Reason::Growing,
+            ),
+            (
                 "begun, and not wanted any more",
-                with(pool(0, vec![]), |s| s.accounts = vec![account("begun", true)]),
+                with(pool(0, vec![]), |s| s.accounts = vec![account("begun", AccountState::Begun)]),
                 Some(Action::DeleteAccount("begun".into())),
                 Reason::Shrinking,
             ),
             (
                 "an account is left over",
-                with(pool(1, vec![a.clone()]), |s| s.accounts.push(account("left", false))),
+                with(pool(1, vec![a.clone()]), |s| {
+                    s.accounts.push(account("left", AccountState::Left));
+                }),
                 Some(Action::DeleteAccount("left".into())),
                 Reason::Reaping,
             ),
@@ -470,8 +490,16 @@ mod tests {
             ("leaving", draining(vec![leaving]), None, Reason::Draining),
             (
                 "account left",
-                with(draining(vec![]), |s| s.accounts = vec![account("left", false)]),
+                with(draining(vec![]), |s| s.accounts = vec![account("left", AccountState::Left)]),
                 Some(Action::DeleteAccount("left".into())),
+                Reason::Draining,
+            ),
+            (
+                "another process may be about to use it (G7)",
+                with(draining(vec![]), |s| {
+                    s.accounts = vec![account("young", AccountState::Young)];
+                }),
+                None,
                 Reason::Draining,
             ),
             ("nothing left", draining(vec![]), Some(Action::RemoveFinalizer), Reason::Drained),
@@ -495,6 +523,18 @@ mod tests {
             assert!(decision.wake.is_some() || decision.action.is_some(), "{name} sleeps for ever");
             assert!(!decision.reason.to_string().is_empty());
         }
+    }
+
+    #[test]
+    fn a_status_that_another_leader_replaced_is_told_again_after_a_while() {
+        // G7, LH25
+        let seen = pool(1, vec![runner("a", RunnerState::Idle)]);
+        let until = now() + Duration::from_secs(7);
+        let contested = with(seen, |seen| seen.contested_until = Some(until));
+        let decision = decide(now(), &contested, &Limits::default());
+        assert_eq!((decision.action, decision.wake), (None, Some(Duration::from_secs(7))));
+        let later = decide(until, &contested, &Limits::default());
+        assert!(matches!(later.action, Some(Action::WriteStatus(_))));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use applecart_api::runner_pool::{RunnerPoolSpec, RunnerPoolStatus};
 
+use jiff::Timestamp;
+
 use crate::Trouble;
 
 /// Everything that one decision may depend on.
@@ -13,8 +15,10 @@ pub struct Observed {
     pub runners: Vec<Runner>,
     /// Its `ServiceAccounts`, by name.
     pub accounts: Vec<Account>,
-    /// A name that no runner had before.
+    /// A name that no runner had before; the same for all who see the same.
     pub fresh_name: String,
+    /// Another leader told another status than we did: until then it is not told again.
+    pub contested_until: Option<Timestamp>,
     /// The last effect that failed, if that was the last thing that happened.
     pub trouble: Option<Trouble>,
 }
@@ -82,9 +86,19 @@ impl Runner {
 pub struct Account {
     /// Its name, and its Pod's.
     pub name: String,
-    /// This process made it and has not made its Pod yet. An account without a Pod that is not
-    /// begun is what a runner left behind: its name is not used again.
-    pub begun: bool,
+    /// Whose it is while it has no Pod.
+    pub state: AccountState,
+}
+
+/// Whose an account without a Pod is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccountState {
+    /// This process made it and has not made its Pod yet.
+    Begun,
+    /// Another process that believes to lead may have, a moment ago (G7).
+    Young,
+    /// A runner left it behind, or a process that died: its name is not used again.
+    Left,
 }
 
 /// What a runner is doing.

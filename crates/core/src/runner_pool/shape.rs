@@ -1,7 +1,7 @@
 //! What a runner looks like: its Pod and its `ServiceAccount`, as the CI server and the agent know
 //! them. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use applecart_api::keys::{TAINT_MACOS, label};
 use applecart_api::runner_pool::RunnerPoolSpec;
@@ -27,10 +27,11 @@ fn metadata(name: &str, pool: &str, component: &str, owner: &OwnerReference) -> 
     }
 }
 
-/// Eight hexadecimal digits that differ for each pool, time and count.
+/// Eight hexadecimal digits that differ for each pool, each of its versions, and each set of names
+/// that are taken: a pool that a runner came to or left was told so since.
 #[must_use]
-pub fn suffix(pool_uid: &str, nanosecond: i128, count: u64) -> String {
-    let digest = Sha256::digest(format!("{pool_uid}/{nanosecond}/{count}"));
+pub fn suffix(pool_uid: &str, version: &str, taken: &BTreeSet<&str>) -> String {
+    let digest = Sha256::digest(format!("{pool_uid}/{version}/{taken:?}"));
     digest.iter().take(4).fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 

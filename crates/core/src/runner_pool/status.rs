@@ -61,6 +61,7 @@ mod tests {
             runners: vec![],
             accounts: vec![],
             fresh_name: String::new(),
+            contested_until: None,
             trouble: None,
         };
         let warm = Decision { action: None, wake: None, reason: Reason::Warm };

@@ -68,7 +68,7 @@ pub async fn turn(
     let again = context.troubles.settle(uid, action.describe(), &outcome, told, now);
     if outcome == Outcome::Done {
         if let Action::WriteStatus(status) | Action::RecordBootstrap(status) = action {
-            context.tellings.told(&turn.seen.object.uid, status, now);
+            context.tellings.told(uid, status, now);
         }
         tell(&context, &turn, action, &decision).await;
         let look = context.settings.limits.look;
@@ -189,8 +189,8 @@ fn forget(context: &Context, object: &ScalewayAppleSiliconMachine) {
     context.memory.kits.forget(&object.name_any());
     context.memory.objects.forget(&uid);
     context.rests.forget(&key(&object.namespace().unwrap_or_default(), &object.name_any()));
+    context.tellings.forget(&uid);
     if let Ok(uid) = uid.parse() {
         context.bootstraps.forget(&uid);
-        context.tellings.forget(&uid);
     }
 }

@@ -41,8 +41,7 @@ pub async fn tell_password(world: &World) -> bool {
 }
 
 pub async fn tell_token(world: &World) -> bool {
-    let stored: String =
-        world.sight().objects("secrets").iter().map(ToString::to_string).collect();
+    let stored: String = world.sight().objects("secrets").iter().map(ToString::to_string).collect();
     let kept = |token: &String| stored.contains(&STANDARD.encode(token));
     match world.sight().tokens().iter().find(|token| !kept(token)) {
         Some(token) => tell(world, token).await,

@@ -12,8 +12,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use super::steps::{
-    all, claim_runner, empty_fleet, fleet, no_runners, number, reach, running, scale,
-    want_runners,
+    all, claim_runner, empty_fleet, fleet, no_runners, number, reach, running, scale, want_runners,
 };
 
 /// How long the job of a runner takes.
