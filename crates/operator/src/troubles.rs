@@ -48,7 +48,7 @@ impl Troubles {
     }
 
     /// What follows from how an effect of `key` ended: when to look again. That a trouble was told
-    /// (`told`) does not end it.
+    /// (`told`) does not end it, unless it was that it could not be.
     pub fn settle(
         &self,
         key: &str,
@@ -58,7 +58,7 @@ impl Troubles {
         now: Timestamp,
     ) -> Duration {
         match outcome {
-            Outcome::Done if told => {}
+            Outcome::Done if told => self.end(key, tried),
             Outcome::Done => self.clear(key),
             Outcome::Failed(said) => drop(self.note(key, 0, tried, said, now)),
             Outcome::TooEarly(said) => {
@@ -115,6 +115,17 @@ impl Troubles {
         is_usual
     }
 
+    /// This effect of `key` succeeded, which says nothing about its others.
+    fn end(&self, key: &str, tried: &'static str) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(failure) = last.get_mut(key) else { return };
+        failure.streaks.retain(|streak| streak.tried != tried);
+        failure.usual |= failure.tried == tried;
+        if failure.streaks.is_empty() {
+            last.remove(key);
+        }
+    }
+
     /// An effect of `key` succeeded, or `key` is gone.
     pub fn clear(&self, key: &str) {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
@@ -135,6 +146,23 @@ mod tests {
         assert!(troubles.of("a").is_some_and(|trouble| trouble.due_in(now).is_some()));
         troubles.settle("a", "try", &Outcome::Done, false, now);
         assert_eq!(troubles.of("a"), None);
+    }
+
+    #[test]
+    fn what_could_not_be_told_is_no_trouble_once_it_was() {
+        // G7: two leaders refuse each other's status, and one would tell so for ever.
+        let troubles = Troubles::new(Duration::from_secs(1));
+        let now = Timestamp::from_second(1000).unwrap();
+        let fail = |tried| troubles.settle("a", tried, &Outcome::Failed("no".into()), false, now);
+        fail("write the status");
+        troubles.settle("a", "write the status", &Outcome::Done, true, now);
+        assert_eq!(troubles.of("a"), None);
+        fail("try");
+        fail("write the status");
+        troubles.settle("a", "write the status", &Outcome::Done, true, now);
+        fail("try");
+        let trouble = troubles.of("a").expect("a trouble");
+        assert_eq!(trouble.due_in(now), Some(Duration::from_secs(2)), "the second time");
     }
 
     #[test]
