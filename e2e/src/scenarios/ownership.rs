@@ -90,14 +90,37 @@ async fn roll(fleet: &mut Installation) -> Result<()> {
 }
 
 /// Paused, stripped of its host by hand and deleted: the object goes, nobody outside is called, the
-/// host stays as it was, and no other host is claimed for the object meanwhile.
+/// host stays as it was, and no other host is claimed for the object meanwhile. Then once more,
+/// while two providers run and are killed: who starts anew looks around, and changes no host.
 pub async fn a_detached_machine_goes_without_its_host(ground: &mut Ground) -> Result<()> {
     let mut fleet = fleet::install(ground, "detach", ClusterForm::Original).await?;
     fleet::scale(&mut fleet, 1).await?;
-    let client = ground.client().await?;
-    let machine = fleet::machines(&client, &fleet).await?.pop().context("no Machine")?;
+    let (first, before) = detach(&mut fleet).await?;
+    let calls = fleet.state().await?["calls"].clone();
+    ensure!(calls == before, "{before} became {calls}");
+    fleet.second_provider(ground.control_plane().await?)?;
+    fleet::ask_for(&mut fleet, 1).await?;
+    fleet::available(&mut fleet, 1).await?;
+    fleet.disturb(true);
+    let (second, _) = detach(&mut fleet).await?;
+    fleet.disturb(false);
+    println!("killed with --seed {}: {:?}", fleet.plan.seed, fleet.kills);
+    let state = fleet.state().await?;
+    for (name, server) in [first, second] {
+        let host = host(&state, &server).context("it is gone")?;
+        ensure!(host["name"] == name.as_str() && host["wipes"] == 0, "it was touched: {host}");
+    }
+    let others = fleet.plan.hosts - 2;
+    fleet::in_pool(&mut fleet, others).await
+}
+
+/// Detaches the one Machine; its name and its host, and how often Scaleway was called before it
+/// went.
+async fn detach(fleet: &mut Installation) -> Result<((String, String), Value)> {
+    let client = fleet.client();
+    let machine = fleet::machines(&client, fleet).await?.pop().context("no Machine")?;
     let name = objects::name(&machine)?.to_owned();
-    let mac = fleet::infra(&fleet, &name);
+    let mac = fleet::infra(fleet, &name);
     let found = objects::get(&client, &mac).await?.context("no Mac")?;
     let server = found["status"]["serverID"].as_str().context("no host")?.to_owned();
     objects::merge(&client, &mac, &json!({"metadata": {"annotations": {PAUSED: ""}}})).await?;
@@ -112,16 +135,11 @@ pub async fn a_detached_machine_goes_without_its_host(ground: &mut Ground) -> Re
     objects::merge_status(&client, &mac, &json!({"status": {"serverID": null}})).await?;
     objects::merge(&client, &mac, &json!({"spec": {"providerID": null}})).await?;
     let before = fleet.state().await?["calls"].clone();
-    fleet::ask_for(&mut fleet, 0).await?;
+    fleet::ask_for(fleet, 0).await?;
     let gone =
         async |client: &Client| Ok(objects::get(client, &machine).await?.is_none().then_some(()));
     fleet.until("the Machine to go", gone).await?;
-    let state = fleet.state().await?;
-    ensure!(state["calls"] == before, "{} became {}", before, state["calls"]);
-    let host = host(&state, &server).context("it is gone")?;
-    ensure!(host["name"] == name.as_str() && host["wipes"] == 0, "it was touched: {host}");
-    let others = fleet.plan.hosts - 1;
-    fleet::in_pool(&mut fleet, others).await
+    Ok(((name, server), before))
 }
 
 /// With the policy `terminate`, a host inside the licensing floor is wiped and scheduled for
