@@ -19,8 +19,11 @@ use crate::apart::{apart, from_text, to_text};
 use crate::oracle::Course;
 use crate::run::{Case, End, play_here, prepare};
 
-/// A second crash comes at each later effect.
+/// What comes at each effect after a story began at any moment.
 const CRASHES: [Fault; 2] = [Fault::CrashBefore, Fault::CrashAfter];
+/// What comes in pairs: whoever dies before an effect leaves what it leaves that died after the one
+/// before it, and forgets what it read in between.
+const PAIRED: Fault = Fault::CrashAfter;
 
 /// How often people who wait are told how far it has come.
 const TELL: Duration = Duration::from_secs(2);
@@ -28,7 +31,7 @@ const TELL: Duration = Duration::from_secs(2);
 /// What goes wrong after something went wrong, or began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seconds {
-    /// After one crash in so many, another at every later effect.
+    /// After one crash in so many, another after every later effect.
     pub pairs: Option<usize>,
     /// Where a story begins at any moment, one later effect in so many meets crashes, and one other
     /// fault in turn; every effect, if pairs are wanted.
@@ -310,7 +313,7 @@ impl State {
     /// `first`: after a crash all, if pairs are wanted; after a beginning some, in any case.
     fn second_in(&self, first: Option<Fault>) -> Option<usize> {
         let Seconds { pairs, one_in } = self.seconds;
-        let crashes = first.is_some_and(|fault| CRASHES.contains(&fault));
+        let crashes = first == Some(PAIRED);
         let begins = first.is_none() && self.case.at.is_some();
         match (self.rest.is_empty(), pairs) {
             (true, Some(_)) if begins => Some(1),
@@ -335,10 +338,13 @@ impl State {
         if !(self.effects + self.case.at.unwrap_or_default()).is_multiple_of(one_in) {
             return vec![];
         }
+        if self.case.at.is_none() {
+            return vec![PAIRED];
+        }
         let others: Vec<Fault> =
             ahead.possible.iter().copied().filter(|fault| !CRASHES.contains(fault)).collect();
         let in_turn = others.get(ahead.number % others.len().max(1)).copied();
-        CRASHES.into_iter().chain(in_turn.filter(|_| self.case.at.is_some())).collect()
+        CRASHES.into_iter().chain(in_turn).collect()
     }
 
     /// Splits off a process for `case`; whether this is the one.

@@ -74,8 +74,8 @@ struct Sweep {
     /// One read and one event in so many meets its faults; 1 is all of them.
     #[arg(long, default_value_t = 41, value_parser = clap::value_parser!(u32).range(1..))]
     one_in: u32,
-    /// All pairs of crashes, too, or those with one first crash in N; where a story begins at any
-    /// moment, a crash at every later effect.
+    /// All pairs of crashes after effects, too, or those with one first crash in N; where a story
+    /// begins at any moment, a crash at every later effect.
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true,
         default_missing_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
     pairs: Option<u32>,
