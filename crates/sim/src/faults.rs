@@ -280,7 +280,9 @@ impl Faults {
         self.state().gone_until = Some(Instant::now() + time);
     }
 
-    fn is_api_server_gone(&self) -> bool {
+    /// Whether it is gone at the moment.
+    #[must_use]
+    pub fn is_api_server_gone(&self) -> bool {
         self.state().gone_until.is_some_and(|until| Instant::now() < until)
     }
 

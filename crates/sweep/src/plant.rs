@@ -2,6 +2,7 @@
 
 mod runners;
 mod telling;
+mod vms;
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +10,6 @@ use std::time::Duration;
 use applecart_api::keys::lease;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_api::name_class::{Marker, NameClass};
-use applecart_core::pod::{Template, VmName};
 use applecart_sim::faults::{Fault, Faults, PROVIDER, Process};
 use applecart_sim::kubernetes::Identity;
 use applecart_sim::scaleway::{HostSpec, HostView};
@@ -21,7 +21,6 @@ use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use tart_kubelet::{Share, Vm};
 
 use crate::story::{Story, machines};
 
@@ -117,6 +116,8 @@ pub enum Bug {
     Unmatched,
     /// Lets a Node that was Ready be it no more.
     NotReady,
+    /// Stops a VM while the API server is gone, and starts one of its name (G15).
+    Outage,
     /// Does something twice, if it died after the first time.
     Amnesia,
     /// Makes something under another name, if it does not hear that it was made.
@@ -139,6 +140,7 @@ pub async fn plant(world: &World, faults: &Faults, story: Story, bug: Option<Bug
             Bug::Amnesia => {
                 went_wrong(faults, |fault| fault == Fault::CrashAfter) && do_again(world).await
             }
+            Bug::Outage => faults.is_api_server_gone() && vms::replace(world).await,
             Bug::Afterthought => telling::add_afterthought(world, story).await,
             bug => strike(world, bug).await,
         };
@@ -196,8 +198,8 @@ async fn strike(world: &World, bug: Bug) -> bool {
             change_status(world, "initialization", back).await
         }
         Bug::Phases => restart_pod(world).await,
-        Bug::VmOfNobody => start_vm(world, true).await,
-        Bug::VmsLeft => start_vm(world, false).await,
+        Bug::VmOfNobody => vms::start(world, true).await,
+        Bug::VmsLeft => vms::start(world, false).await,
         Bug::BusyDeleted | Bug::BusyVanished => runners::take_busy(world, bug).await,
         Bug::SpareLease => match (used, free) {
             (Some(_), Some(free)) => take_spare(world, free).await,
@@ -506,23 +508,6 @@ async fn restart_pod(world: &World) -> bool {
     pods.patch_status("build", &PatchParams::default(), &Patch::Merge(&change)).await.is_ok()
 }
 
-/// Makes a VM of no Pod on a Mac that has an agent, and starts it if `running`.
-async fn start_vm(world: &World, running: bool) -> bool {
-    let used = world.sight().tarts().find(|(id, _)| world.is_bootstrapped(id));
-    let Some((_, tart)) = used else { return false };
-    let template = Template {
-        container: "stray".into(),
-        image: "ghcr.example/macos@sha256:6a05".into(),
-        cpu: None,
-        memory_mib: None,
-        env: vec![],
-        token_of: None,
-    };
-    let vm = VmName::new("stray");
-    let made = tart.create(&vm, &template).await.is_ok();
-    made && (!running || tart.start(&vm, Share::default()).await.is_ok())
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -550,6 +535,7 @@ mod tests {
             Bug::Forgotten => Story::Forget,
             Bug::RentedTwice => Story::AutoOrder,
             Bug::TwoOwners => Story::Scale,
+            Bug::Outage => Story::Outage,
             Bug::Phases | Bug::VmOfNobody => Story::Pod,
             _ => Story::Claim,
         }

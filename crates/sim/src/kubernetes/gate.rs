@@ -137,6 +137,11 @@ pub trait Gate: Send + Sync {
     /// one that is late when it lands, with what it came to then. No lock is held.
     fn answered(&self, _: &Call, _code: u16) {}
 
+    /// Whether the server is away for whoever made this call: what was held up does not arrive.
+    fn is_away(&self, _: &Call) -> bool {
+        false
+    }
+
     /// Called once for each event of a watch, before it is delivered.
     fn deliver(&self, _: &Call, _event: &str, _object: &Value) -> Delivery {
         Delivery::Pass

@@ -246,7 +246,11 @@ fn perform_late(server: &Arc<Inner>) {
     let now = Instant::now();
     let due: Vec<Late> = server.late().extract_if(.., |late| late.due <= now).collect();
     for late in due {
-        let done = late.request.perform(server, &late.call, None);
+        let done = if server.is_away(&late.call) {
+            Err(Refusal::away())
+        } else {
+            late.request.perform(server, &late.call, None)
+        };
         if let Some(gate) = &server.gate {
             gate.answered(&late.call, code_of(&done));
         }
