@@ -17,6 +17,11 @@ const FLAT_PERCENT: u64 = 105;
 /// Many times faster than a real fleet: ten minutes are more than a day of it.
 const SPEED: &str = "240";
 
+/// How a line begins in which the demo counts its faults.
+const CHAOS: &str = "chaos: ";
+/// In place of the first one.
+const NOTHING_TOLD: &str = "chaos: nothing told yet";
+
 /// What was typed after `soak`.
 #[derive(clap::Args)]
 pub struct Soak {
@@ -75,7 +80,7 @@ impl Soak {
 fn watch(child: &mut Child, time: Duration) -> Result<bool> {
     let told = last_words(child)?;
     let began = Instant::now();
-    let mut chaos = String::from("chaos: nothing told yet");
+    let mut chaos = String::from(NOTHING_TOLD);
     let mut memory = Vec::new();
     for look in 1..=LOOKS {
         // Until it is time to look, or until there is nobody left to tell anything.
@@ -92,6 +97,10 @@ fn watch(child: &mut Child, time: Duration) -> Result<bool> {
         println!("demo, {}: {} MB of memory; {chaos}", seconds(began.elapsed()), kib / 1024);
     }
     let (middle, end) = (memory[memory.len() / 2], memory[memory.len() - 1]);
+    if faults_told(&chaos) == 0 {
+        println!("demo: no fault was injected, so this run shows nothing; {chaos}");
+        return Ok(false);
+    }
     let flat = end * 100 <= middle * FLAT_PERCENT;
     let word = if flat { "flat" } else { "growing" };
     println!(
@@ -103,13 +112,19 @@ fn watch(child: &mut Child, time: Duration) -> Result<bool> {
     Ok(flat)
 }
 
+/// How many faults a line of the demo's counts.
+fn faults_told(line: &str) -> u64 {
+    let counted = line.strip_prefix(CHAOS).and_then(|line| line.split(' ').next());
+    counted.and_then(|count| count.parse().ok()).unwrap_or_default()
+}
+
 /// The lines in which the demo counts its faults, as they come.
 fn last_words(child: &mut Child) -> Result<Receiver<String>> {
     let output = child.stdout.take().context("a piped child has no output")?;
     let (sender, receiver) = channel();
     std::thread::spawn(move || {
         let lines = BufReader::new(output).lines().map_while(std::result::Result::ok);
-        for line in lines.filter(|line| line.starts_with("chaos: ")) {
+        for line in lines.filter(|line| line.starts_with(CHAOS)) {
             // Nobody listens any more: the demo is about to be ended.
             let _ = sender.send(line);
         }
@@ -126,5 +141,19 @@ fn resident_kib(id: u32) -> Result<u64> {
     match line.and_then(|line| line.split_whitespace().next()?.parse().ok()) {
         Some(kib) => Ok(kib),
         None => bail!("{path} tells no VmRSS"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_demo_that_told_of_no_fault_had_none() {
+        let line = |faults| {
+            format!("chaos: {faults} faults injected, 330 invariants checked, none broken")
+        };
+        assert_eq!([faults_told(&line(0)), faults_told(&line(566))], [0, 566]);
+        assert_eq!(faults_told(NOTHING_TOLD), 0);
     }
 }

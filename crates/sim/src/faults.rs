@@ -280,7 +280,9 @@ impl Faults {
         self.state().gone_until = Some(Instant::now() + time);
     }
 
-    fn is_api_server_gone(&self) -> bool {
+    /// Whether it is gone at the moment.
+    #[must_use]
+    pub fn is_api_server_gone(&self) -> bool {
         self.state().gone_until.is_some_and(|until| Instant::now() < until)
     }
 
@@ -299,6 +301,12 @@ impl Faults {
     fn crash_of(&self, process: &Process) -> Arc<Notify> {
         let mut crashes = self.crashes.lock().unwrap_or_else(PoisonError::into_inner);
         crashes.entry(process.clone()).or_default().clone()
+    }
+
+    /// Lets `process` die: whatever its tasks still ask for, it never did.
+    fn ring(&self, state: &mut State, process: &Process) {
+        self.crash_of(process).notify_one();
+        state.dying.insert(process.clone());
     }
 
     /// Numbers a step, and says what shall go wrong with it; `None` if it is not recorded.
@@ -332,10 +340,14 @@ impl Faults {
             self.spins.notify_one();
         }
         let answer = String::new();
-        let crashes = matches!(fault, Some(Fault::CrashBefore | Fault::CrashAfter));
+        // What Tart takes its time for is done before its caller dies: its gate rings then.
+        let crashes = match fault {
+            Some(Fault::CrashBefore) => true,
+            Some(Fault::CrashAfter) => edge != Edge::Tart,
+            _ => false,
+        };
         if crashes {
-            self.crash_of(&process).notify_one();
-            state.dying.insert(process.clone());
+            self.ring(&mut state, &process);
         }
         let call = call();
         let step = Step { number, at, process, edge, class, conditional, call, answer, fault };

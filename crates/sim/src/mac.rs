@@ -29,8 +29,8 @@ use applecart_mac::{
 use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout};
 
+use gate::{ALWAYS, Mutates, NEVER, failed, refused};
 pub use gate::{Effect, Gate, Open, Verdict};
-use gate::{failed, refused};
 pub use launchd::AgentHealth;
 pub use outside::{DaemonChange, DaemonStart, OnDaemon, Sudo};
 pub use pf::{OWN_ADDRESSES, Packet, VM_BRIDGE};
@@ -351,9 +351,9 @@ impl SimMac {
     }
 
     /// Notes a call, and finds out what becomes of it.
-    fn judge(&self, what: &str, mutates: bool) -> (Verdict, Effect) {
+    fn judge(&self, what: &str, mutates: Mutates) -> (Verdict, Effect) {
         let mut state = self.lock();
-        let mac = self.name.to_string();
+        let (mac, mutates) = (self.name.to_string(), mutates(&state.model));
         let effect = Effect { mac, index: state.call_count, mutates, what: what.to_owned() };
         state.call_count += 1;
         state.mutation_count += u64::from(mutates);
@@ -384,7 +384,7 @@ impl SimSession {
     async fn call<T: 'static>(
         &self,
         what: String,
-        mutates: bool,
+        mutates: Mutates,
         after: Duration,
         fail: fn(&str) -> Result<T, MacError>,
         act: impl FnOnce(&mut Model) -> Result<T, MacError> + Send + 'static,
@@ -399,7 +399,7 @@ impl SimSession {
     async fn attempt<T: 'static>(
         &self,
         what: &str,
-        mutates: bool,
+        mutates: Mutates,
         fail: fn(&str) -> Result<T, MacError>,
         act: impl FnOnce(&mut Model) -> Result<T, MacError> + Send + 'static,
     ) -> Result<T, MacError> {
@@ -444,7 +444,7 @@ impl SimSession {
 impl Mac for SimSession {
     fn read<'a>(&'a self, path: &'a str) -> Answer<'a, Option<Bytes>> {
         let (doing, path) = (format!("reading {path}"), path.to_owned());
-        Box::pin(self.call(doing.clone(), false, FILE_TIMEOUT, refused, move |model| {
+        Box::pin(self.call(doing.clone(), NEVER, FILE_TIMEOUT, refused, move |model| {
             needs_sudo(model, &doing)?;
             Ok(model.files.read(&path))
         }))
@@ -452,7 +452,7 @@ impl Mac for SimSession {
 
     fn write<'a>(&'a self, file: &'a File) -> Answer<'a, ()> {
         let (doing, file) = (format!("writing {}", file.path), file.clone());
-        Box::pin(self.call(doing.clone(), true, FILE_TIMEOUT, refused, move |model| {
+        Box::pin(self.call(doing.clone(), ALWAYS, FILE_TIMEOUT, refused, move |model| {
             needs_sudo(model, &doing)?;
             model.needs_room(&doing)?;
             let content = file.content.expose().clone();
@@ -464,9 +464,9 @@ impl Mac for SimSession {
     fn run<'a>(&'a self, command: &'a Command) -> Answer<'a, Output> {
         let mutates = match &command.program {
             Program::Argv(argv) => {
-                !tools::only_looks(&argv.iter().map(String::as_str).collect::<Vec<_>>())
+                tools::mutates(&argv.iter().map(String::as_str).collect::<Vec<_>>())
             }
-            Program::Script(script, _) => !applecart_mac::scripts::LOOKS.contains(script),
+            Program::Script(script, _) => scripts::mutates(*script),
         };
         let (line, after, command) = (command.line(), command.timeout, command.clone());
         Box::pin(self.call(line, mutates, after, failed, move |model| Ok(execute(model, &command))))
@@ -556,7 +556,7 @@ impl Dial for SimNetwork {
             if !latency.is_zero() {
                 sleep(latency).await;
             }
-            let (verdict, effect) = mac.judge("dial", false);
+            let (verdict, effect) = mac.judge("dial", NEVER);
             if verdict != Verdict::Pass {
                 sleep(CONNECT_TIMEOUT).await;
                 let within = CONNECT_TIMEOUT;

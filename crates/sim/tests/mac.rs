@@ -235,6 +235,25 @@ async fn a_command_that_outlives_its_connection_undoes_nothing_of_the_next_run()
 }
 
 #[tokio::test(start_paused = true)]
+async fn ending_what_a_run_left_is_an_effect_only_where_something_goes_on() {
+    let ends = |mac: &SimMac| {
+        let calls = mac.calls();
+        let end =
+            calls.iter().rfind(|call| call.what.contains("commands of an earlier run do not end"));
+        end.expect("every run does").mutates
+    };
+    let mac = converged().await;
+    assert!(!ends(&mac));
+    let first = mac.calls().into_iter().find(|call| call.mutates).expect("an effect");
+    let mac = SimMac::new("a", PASSWORD);
+    mac.set_gate(Arc::new(FaultAt { index: first.index, verdict: Verdict::LostRunning }));
+    assert!(run(&mac, &desired()).await.is_err());
+    mac.set_gate(Arc::new(applecart_sim::mac::Open));
+    assert!(run(&mac, &desired()).await.unwrap().converged() && ends(&mac));
+    assert!(run(&mac, &desired()).await.unwrap().converged() && !ends(&mac));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_reboot_in_mid_step_is_survived_at_every_call() {
     let calls = converged().await.call_counts().0;
     for index in 0..calls {

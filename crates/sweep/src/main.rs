@@ -169,4 +169,9 @@ mod tests {
         assert_eq!(exit(&sampled), ExitCode::SUCCESS);
         assert_eq!(exit(&[&sampled[..], &["--plant", "amnesia"]].concat()), ExitCode::FAILURE);
     }
+
+    #[test]
+    fn a_soak_that_has_no_time_to_play_anything_is_no_success() {
+        assert!(!sweep::soak(Duration::ZERO, 1));
+    }
 }

@@ -22,3 +22,11 @@ fn host_of(step: &Step) -> Option<&str> {
     let end = host.find(|c: char| c != '-' && !c.is_alphanumeric()).unwrap_or(host.len());
     Some(&host[..end])
 }
+
+/// The host that a call renames, and the name that it gives it: its Machine's and its Node's, while
+/// it has one.
+fn renamed(step: &Step) -> Option<(&str, &str)> {
+    let renames = step.edge == Edge::Scaleway && step.call.starts_with("PATCH ");
+    let (_, name) = step.call.rsplit_once(" to ").filter(|_| renames)?;
+    Some((host_of(step)?, name))
+}

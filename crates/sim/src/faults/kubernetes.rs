@@ -15,16 +15,21 @@ impl Gate for Faults {
     fn pass<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Verdict> {
         let judged = self.judge(call);
         let verdict = match judged {
-            None if self.is_gone_for(call) => {
-                let why = "the simulated API server is gone";
-                Verdict::FailBefore(Refusal::new(503, "ServiceUnavailable", why))
-            }
-            None => Verdict::Pass,
             Some(Fault::TimeOut) => return times_out().boxed(),
-            Some(Fault::Slow) => return slowly().boxed(),
+            // A server that is away does nothing of what it is asked, whatever else goes wrong.
+            Some(Fault::CrashBefore | Fault::CrashAfter) if self.is_away(call) => {
+                Verdict::HangBefore
+            }
+            _ if self.is_away(call) => Verdict::FailBefore(Refusal::away()),
+            None => Verdict::Pass,
+            Some(Fault::Slow) => return self.slowly(call).boxed(),
             Some(fault) => verdict(call, fault),
         };
         std::future::ready(verdict).boxed()
+    }
+
+    fn is_away(&self, call: &Call) -> bool {
+        self.is_api_server_gone() && Process::of_user(&call.who.user).is_some()
     }
 
     fn answered(&self, call: &Call, code: u16) {
@@ -57,8 +62,9 @@ impl Gate for Faults {
 }
 
 impl Faults {
-    fn is_gone_for(&self, call: &Call) -> bool {
-        self.is_api_server_gone() && Process::of_user(&call.who.user).is_some()
+    async fn slowly(&self, call: &Call) -> Verdict {
+        tokio::time::sleep(SLOW).await;
+        if self.is_away(call) { Verdict::FailBefore(Refusal::away()) } else { Verdict::Pass }
     }
 
     /// Numbers the call, if its caller is under test; what goes wrong with it.
@@ -90,11 +96,6 @@ fn class(process: &Process, call: &Call) -> Class {
     let node = call.resource == "nodes" && call.subresource.as_deref() == Some("status");
     let beats = matches!(process, Process::Agent(_)) && call.verb != Verb::Create;
     if beats && (lease || node) { Class::Heartbeat } else { Class::Effect }
-}
-
-async fn slowly() -> Verdict {
-    tokio::time::sleep(SLOW).await;
-    Verdict::Pass
 }
 
 /// No server keeps a request for ever: it says so when its own time is up.
@@ -133,7 +134,7 @@ fn verdict(call: &Call, fault: Fault) -> Verdict {
 mod tests {
     use bytes::Bytes;
 
-    use crate::faults::Plan;
+    use crate::faults::{Plan, possible};
     use crate::kubernetes::Identity;
 
     use super::*;
@@ -204,5 +205,28 @@ mod tests {
         assert_eq!(faults.deliver(&get(provider()), "ADDED", &event), Delivery::Cut);
         tokio::time::advance(HOUR).await;
         assert!(!refused(provider()).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_api_server_that_is_gone_performs_nothing_whatever_fault_a_call_meets() {
+        let provider = || Identity::service_account("default", "provider");
+        let write = call(provider(), Verb::Update, "nodes", "default");
+        let unperformed = |verdict| matches!(verdict, Verdict::FailBefore(_) | Verdict::HangBefore);
+        for fault in possible(Edge::Kubernetes, Class::Effect, false) {
+            let faults = Faults::new(Plan::Chosen(Box::new(move |_| Some(*fault))));
+            faults.lose_api_server(HOUR);
+            assert!(unperformed(faults.pass(&write).await), "{fault}");
+        }
+        let read = call(provider(), Verb::Get, "nodes", "default");
+        for fault in possible(Edge::Kubernetes, Class::Read, false) {
+            let faults = Faults::new(Plan::Chosen(Box::new(move |_| Some(*fault))));
+            faults.lose_api_server(HOUR);
+            assert!(unperformed(faults.pass(&read).await), "{fault}");
+        }
+        // One that was on its way when the server went.
+        let faults = Faults::new(Plan::Chosen(Box::new(|_| Some(Fault::Slow))));
+        let lose = async { faults.lose_api_server(HOUR) };
+        let (verdict, ()) = tokio::join!(faults.pass(&write), lose);
+        assert!(unperformed(verdict));
     }
 }

@@ -59,7 +59,10 @@ impl GatedTart {
                 let answer = if done.is_ok() { "ok" } else { "failed" };
                 faults.answer(entry.number, answer);
                 match fault {
-                    Some(Fault::CrashAfter) => std::future::pending().await,
+                    Some(Fault::CrashAfter) => {
+                        faults.ring(&mut faults.state(), &self.process);
+                        std::future::pending().await
+                    }
                     Some(Fault::LostAnswer) => {
                         tokio::time::sleep(SERVER_TIMEOUT).await;
                         Err(unknown(told))
@@ -94,5 +97,49 @@ impl Vm for GatedTart {
     async fn remove(&self, vm: &VmName) -> Result<(), VmError> {
         let what = || format!("remove {vm}");
         self.call(Class::Effect, what, self.tart.remove(vm)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use applecart_api::clock::Clock;
+    use jiff::Timestamp;
+
+    use super::*;
+    use crate::faults::{Ahead, Plan};
+
+    #[tokio::test(start_paused = true)]
+    async fn who_dies_after_a_creation_leaves_a_vm_that_is_whole() {
+        let choose = |ahead: &Ahead| (ahead.number == 0).then_some(Fault::CrashAfter);
+        let faults = Faults::new(Plan::Chosen(Box::new(choose)));
+        let tart = SimTart::new(Clock::new(|| Timestamp::UNIX_EPOCH));
+        let agent = Process::Agent("a".into());
+        let gated = GatedTart::new(tart.clone(), agent.clone(), Some(faults.clone()));
+        let template = Template {
+            container: "runner".into(),
+            image: "image".into(),
+            cpu: None,
+            memory_mib: None,
+            env: Vec::new(),
+            token_of: None,
+        };
+        let vm = VmName::new("a");
+        // As a world runs an agent: whatever it does ends when it crashes.
+        let dies = async {
+            tokio::select! {
+                biased;
+                () = faults.crashed(&agent) => {}
+                _ = gated.create(&vm, &template) => panic!("it heard of it"),
+            }
+        };
+        let in_the_meantime = async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            gated.list().await.expect("it lives until then");
+        };
+        tokio::join!(dies, in_the_meantime);
+        assert_eq!(tart.vms()[&vm].state, VmState::Created);
+        assert_eq!(faults.look(|steps| steps[0].answer.clone()), "ok");
     }
 }

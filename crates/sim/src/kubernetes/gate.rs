@@ -133,9 +133,14 @@ pub trait Gate: Send + Sync {
     /// Called once for each request, before it is performed. May take its time.
     fn pass<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Verdict>;
 
-    /// Called once for each request that was performed or refused, with the answer's HTTP code;
-    /// no lock is held.
+    /// Called once for each request that was performed or refused, with the answer's HTTP code; for
+    /// one that is late when it lands, with what it came to then. No lock is held.
     fn answered(&self, _: &Call, _code: u16) {}
+
+    /// Whether the server is away for whoever made this call: what was held up does not arrive.
+    fn is_away(&self, _: &Call) -> bool {
+        false
+    }
 
     /// Called once for each event of a watch, before it is delivered.
     fn deliver(&self, _: &Call, _event: &str, _object: &Value) -> Delivery {

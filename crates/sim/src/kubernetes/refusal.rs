@@ -173,6 +173,11 @@ impl Refusal {
         Self { details: json!({}), ..Self::new(504, "Timeout", message) }
     }
 
+    /// The 503 of whoever stands before a server that is away.
+    pub(crate) fn away() -> Self {
+        Self::new(503, "ServiceUnavailable", "the simulated API server is gone")
+    }
+
     pub(crate) fn unsupported_media(message: impl Into<String>) -> Self {
         Self { details: json!({}), ..Self::new(415, "UnsupportedMediaType", message) }
     }

@@ -97,9 +97,9 @@ async fn respond(
         Verdict::FailBefore(refusal) => Err(refusal),
         Verdict::HangBefore => return std::future::pending().await,
         Verdict::Late(delay) => {
-            let late = Late { due: Instant::now() + delay, call: call.clone(), request };
-            server.late().push(late);
-            Err(Refusal::timeout())
+            // What it comes to is told to the gate when it lands, as its only answer.
+            server.late().push(Late { due: Instant::now() + delay, call, request });
+            return Err(Refusal::timeout());
         }
         Verdict::Pass | Verdict::HangAfter | Verdict::Stale(_) => {
             let age = if let Verdict::Stale(age) = verdict { Some(age) } else { None };
@@ -107,11 +107,7 @@ async fn respond(
         }
     };
     if let Some(gate) = &server.gate {
-        let code = match &answer {
-            Ok(answer) => answer.status().as_u16(),
-            Err(refusal) => refusal.code,
-        };
-        gate.answered(&call, code);
+        gate.answered(&call, code_of(&answer));
     }
     if unheard {
         return std::future::pending().await;
@@ -250,10 +246,21 @@ fn perform_late(server: &Arc<Inner>) {
     let now = Instant::now();
     let due: Vec<Late> = server.late().extract_if(.., |late| late.due <= now).collect();
     for late in due {
-        let done = late.request.perform(server, &late.call, None);
-        if let (Some(gate), Ok(answer)) = (&server.gate, done) {
-            gate.answered(&late.call, answer.status().as_u16());
+        let done = if server.is_away(&late.call) {
+            Err(Refusal::away())
+        } else {
+            late.request.perform(server, &late.call, None)
+        };
+        if let Some(gate) = &server.gate {
+            gate.answered(&late.call, code_of(&done));
         }
+    }
+}
+
+fn code_of(answer: &Result<Answer, Refusal>) -> u16 {
+    match answer {
+        Ok(answer) => answer.status().as_u16(),
+        Err(refusal) => refusal.code,
     }
 }
 

@@ -16,7 +16,7 @@ use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
 use super::auth::Identity;
-use super::gate::{Gate, Verb};
+use super::gate::{Call, Gate, Verb};
 use super::refusal::Refusal;
 use super::registry::Registry;
 use super::respond;
@@ -54,6 +54,11 @@ impl Inner {
     /// Requests that are still on their way.
     pub fn late(&self) -> MutexGuard<'_, Vec<respond::Late>> {
         self.late.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether whoever made this call cannot reach it.
+    pub fn is_away(&self, call: &Call) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.is_away(call))
     }
 
     /// The state, for a moment: never held across a wait.

@@ -114,6 +114,10 @@ impl Watch {
                 }
                 () = tokio::time::sleep_until(release) => {
                     if self.held.take_if(|held| *held <= Instant::now()).is_some() {
+                        self.over = self.server.is_away(&self.call);
+                        if self.over {
+                            return None;
+                        }
                         if let Some(lines) = self.summary() {
                             return Some(lines);
                         }

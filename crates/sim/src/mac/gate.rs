@@ -2,6 +2,7 @@
 
 use applecart_mac::{MacError, Output};
 
+use super::model::Model;
 use super::tools;
 
 /// The status of a command that the system had no room for, as `sysexits.h` numbers them.
@@ -21,6 +22,13 @@ pub struct Effect {
     /// What is asked: the command line, or the path.
     pub what: String,
 }
+
+/// Whether a call can change anything, on a Mac as it is when the call arrives.
+pub(super) type Mutates = fn(&Model) -> bool;
+/// It only looks.
+pub(super) const NEVER: Mutates = |_| false;
+/// It does.
+pub(super) const ALWAYS: Mutates = |_| true;
 
 /// What becomes of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -227,6 +227,12 @@ impl Model {
         self.start_loginwindow();
     }
 
+    /// Whether a command that nobody waits for goes on.
+    pub(super) fn has_leftovers(&self) -> bool {
+        let now = Instant::now();
+        self.leftovers.iter().any(|(at, _)| *at > now)
+    }
+
     /// Lets commands that nobody waits for come to their end, if it is time.
     pub(super) fn pass_time(&mut self) {
         let now = Instant::now();

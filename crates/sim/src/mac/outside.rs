@@ -10,7 +10,7 @@ use std::time::Duration;
 use applecart_mac::{MacError, Output};
 
 use super::files::Files;
-use super::gate::{failed, refused};
+use super::gate::{NEVER, failed, refused};
 use super::launchd::{AgentHealth, Domain};
 use super::model::{LOCKED_AFTER_TRIES, Room, Shown};
 use super::{SimMac, tools};
@@ -67,7 +67,7 @@ impl SimMac {
 
     /// Runs one of macOS's tools as a process of this Mac would.
     pub async fn tool(&self, argv: &[String], as_root: bool) -> Result<Output, MacError> {
-        let mutates = !tools::only_looks(&words(argv));
+        let mutates = tools::mutates(&words(argv));
         let owned = argv.to_vec();
         let act = move |model: &mut super::Model| Ok(tools::run(model, &words(&owned), as_root));
         self.connect().call(argv.join(" "), mutates, TOOL_TIMEOUT, failed, act).await
@@ -88,7 +88,7 @@ impl SimMac {
                 )),
             })
         };
-        self.connect().call(format!("sudo {what}"), false, TOOL_TIMEOUT, refused, act).await
+        self.connect().call(format!("sudo {what}"), NEVER, TOOL_TIMEOUT, refused, act).await
     }
 
     /// Calls this when the process of a job of root's starts and ends.

@@ -4,12 +4,24 @@ use applecart_mac::{Output, Script, UserName, paths, pf, plist, scripts};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
+use super::gate::{ALWAYS, Mutates, NEVER};
 use super::launchd::Domain;
 use super::model::{Model, NO_ROOM, Room};
 use super::tools::{fail, ok};
 
 /// How often a password may be tried in a boot; the real script says the same.
 const TRIES: usize = 2;
+
+/// Whether a script can change anything.
+pub(super) fn mutates(script: Script) -> Mutates {
+    if script == scripts::END_LEFTOVERS {
+        // It only looks where no run before left anything, or where nobody can tell.
+        return |mac| {
+            mac.has_leftovers() && !mac.pgrep_trouble.contains_key(scripts::COMMAND_PATTERN)
+        };
+    }
+    if scripts::LOOKS.contains(&script) { NEVER } else { ALWAYS }
+}
 
 /// Runs a script with its arguments and what is left of stdin.
 pub(super) fn run(mac: &mut Model, script: Script, arguments: &[String], stdin: &Bytes) -> Output {

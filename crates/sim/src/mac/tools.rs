@@ -5,6 +5,7 @@ use applecart_mac::{Output, paths, scripts};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
+use super::gate::{ALWAYS, Mutates, NEVER};
 use super::launchd::{AgentHealth, Domain};
 use super::model::{Model, SIGNATURE, Shown, UID};
 use super::pfctl;
@@ -17,8 +18,13 @@ pub(super) fn fail(status: i32, stderr: impl Into<String>) -> Output {
     Output { status, stdout: Bytes::new(), stderr: stderr.into().into() }
 }
 
+/// Whether a command can change anything.
+pub(super) fn mutates(argv: &[&str]) -> Mutates {
+    if only_looks(argv) { NEVER } else { ALWAYS }
+}
+
 /// Whether a command only looks.
-pub(super) fn only_looks(argv: &[&str]) -> bool {
+fn only_looks(argv: &[&str]) -> bool {
     matches!(
         argv,
         ["true" | "stat" | "id" | "pgrep" | "shasum" | "sysctl", ..]

@@ -1,5 +1,6 @@
 //! What a sweep can do to a call.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -66,6 +67,7 @@ struct Weather {
     verdicts: Mutex<Vec<Verdict>>,
     deliveries: Mutex<Vec<Delivery>>,
     answers: Mutex<Vec<u16>>,
+    away: AtomicBool,
 }
 
 impl Gate for Weather {
@@ -79,6 +81,10 @@ impl Gate for Weather {
         if call.who.user == "ada" {
             self.answers.lock().unwrap().push(code);
         }
+    }
+
+    fn is_away(&self, _: &Call) -> bool {
+        self.away.load(Ordering::Relaxed)
     }
 
     fn deliver(&self, _: &Call, _: &str, _: &serde_json::Value) -> Delivery {
@@ -116,14 +122,40 @@ async fn a_late_write_is_answered_at_once_and_happens_when_it_is_due() {
     let gate = Arc::new(Weather::default());
     let server = under(&gate);
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client(Identity::user("ada")));
-    *gate.verdicts.lock().unwrap() = vec![Verdict::Late(Duration::from_secs(10))];
-    let late = maps.create(&PostParams::default(), &config_map("a")).await;
-    assert_eq!(refused(late), code(504, "Timeout"));
+    let late = async || {
+        *gate.verdicts.lock().unwrap() = vec![Verdict::Late(Duration::from_secs(10))];
+        let late = maps.create(&PostParams::default(), &config_map("a")).await;
+        assert_eq!(refused(late), code(504, "Timeout"));
+    };
+    late().await;
     tokio::time::sleep(Duration::from_secs(9)).await;
     assert_eq!(refused(maps.get("a").await), code(404, "NotFound"));
     tokio::time::sleep(Duration::from_secs(2)).await;
     maps.get("a").await.unwrap();
-    assert_eq!(*gate.answers.lock().unwrap(), [504, 404, 201, 200]);
+    // The gate hears what it came to, once, though that is a refusal.
+    late().await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    maps.get("a").await.unwrap();
+    assert_eq!(*gate.answers.lock().unwrap(), [404, 201, 200, 409, 200]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_lands_while_the_server_is_away_is_lost() {
+    let gate = Arc::new(Weather::default());
+    let server = under(&gate);
+    let maps: Api<ConfigMap> = Api::default_namespaced(server.client(Identity::user("ada")));
+    *gate.verdicts.lock().unwrap() = vec![Verdict::Late(Duration::from_secs(10))];
+    let late = maps.create(&PostParams::default(), &config_map("a")).await;
+    assert_eq!(refused(late), code(504, "Timeout"));
+    gate.away.store(true, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(refused(maps.get("a").await), code(404, "NotFound"));
+    assert_eq!(*gate.answers.lock().unwrap(), [503, 404]);
+    // So is what a watch holds back.
+    *gate.deliveries.lock().unwrap() = vec![Delivery::Coalesce(Duration::from_secs(10))];
+    let watch = maps.watch(&WatchParams::default().timeout(100), "1").await.unwrap();
+    maps.create(&PostParams::default(), &config_map("b")).await.unwrap();
+    assert_eq!(watch.count().await, 0);
 }
 
 /// What a watch tells while three maps are made a second apart, the first of them with `delivery`.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use applecart_sim::faults::{Class, Edge, Fault, Process, Step};
 use serde::{Deserialize, Serialize};
 
-use super::host_of;
+use super::{host_of, renamed};
 use crate::run::SWEPT;
 
 /// How much later all is well than the last fault, or than it is without faults.
@@ -185,17 +185,26 @@ fn excused(what: &str, faults: &[&Step], steps: &[Step]) -> usize {
     // A power cut ends the VMs of its Mac: each that was a runner's is replaced, in all its parts.
     let ended: usize = if OF_A_RUNNER.contains(&what) {
         let cuts = faults.iter().filter(|step| step.fault == Some(Fault::Reboot));
-        cuts.map(|step| running_vms(&steps[..step.number.min(steps.len())])).sum()
+        cuts.map(|cut| running_vms(cut, &steps[..cut.number.min(steps.len())])).sum()
     } else {
         0
     };
     once_more + ended
 }
 
-/// How many VMs were started and not removed.
-fn running_vms(steps: &[Step]) -> usize {
+/// How many VMs were started and not removed on the Mac whose power `cut` took.
+fn running_vms(cut: &Step, steps: &[Step]) -> usize {
+    let mac = cut.call.split_whitespace().next().unwrap_or_default();
+    let names = steps.iter().rev().filter(|step| step.succeeded()).filter_map(renamed);
+    let Some((_, node)) = names.into_iter().find(|(host, _)| host.starts_with(mac)) else {
+        return 0;
+    };
+    let is_there = |step: &&Step| {
+        let agent = matches!(&step.process, Process::Agent(name) if name == node);
+        agent && step.edge == Edge::Tart && step.succeeded()
+    };
     let mut running: BTreeSet<&str> = BTreeSet::new();
-    for step in steps.iter().filter(|step| step.edge == Edge::Tart && step.succeeded()) {
+    for step in steps.iter().filter(is_there) {
         let mut words = step.call.split_whitespace();
         match (words.next(), words.next()) {
             (Some("start"), Some(vm)) => drop(running.insert(vm)),
@@ -340,21 +349,33 @@ mod tests {
     }
 
     #[test]
-    fn a_vm_more_is_excused_for_each_that_a_power_cut_ended() {
-        use Edge::{Ssh, Tart};
-        let (first, second) = ((61, Tart, "start a", None), (90, Tart, "start b", None));
+    fn a_vm_more_is_excused_for_each_that_a_power_cut_ended_on_its_mac() {
+        use Edge::{Scaleway, Ssh, Tart};
+        let name = (60, Scaleway, "PATCH servers/5fb0ab06-77 to a", None);
+        let other = (60, Scaleway, "PATCH servers/77aa0012-00 to b", None);
+        let (first, second) = ((61, Tart, "start one", None), (90, Tart, "start two", None));
         let cut = (80, Ssh, "5fb0ab06 stat", Some(Fault::Reboot));
-        let calm = course(REFERENCE, &[first]);
-        let check = |calls: &[_]| course(REFERENCE, calls).check(&calm);
-        assert!(check(&[first, cut, second]).is_ok());
-        assert!(check(&[first, second]).is_err(), "nothing went wrong");
+        // All VMs are those of one Mac.
+        let course = |calls: &[_]| {
+            let mut steps = trace(calls);
+            for step in steps.iter_mut().filter(|step| step.edge == Tart) {
+                step.process = Process::Agent("a".to_owned());
+            }
+            Course::of(BEGAN, REFERENCE, REFERENCE, &steps)
+        };
+        let calm = course(&[first]);
+        let check = |calls: &[_]| course(calls).check(&calm);
+        assert!(check(&[name, other, first, cut, second]).is_ok());
+        assert!(check(&[name, first, second]).is_err(), "nothing went wrong");
         let failed = (80, Ssh, "5fb0ab06 stat", Some(Fault::Error));
-        assert!(check(&[first, failed, second]).is_err(), "no VM ended");
-        let removed = (70, Tart, "remove a", None);
-        let calm = course(REFERENCE, &[first, removed]);
-        let more = course(REFERENCE, &[first, removed, cut, second]).check(&calm);
-        assert!(more.is_err(), "none ran any more");
-        assert!(check(&[first, cut, second, (91, Tart, "start c", None)]).is_err(), "once");
+        assert!(check(&[name, first, failed, second]).is_err(), "no VM ended");
+        let elsewhere = (80, Ssh, "77aa0012 stat", Some(Fault::Reboot));
+        assert!(check(&[name, other, first, elsewhere, second]).is_err(), "another Mac's power");
+        let removed = (70, Tart, "remove one", None);
+        let more = course(&[name, first, removed, cut, second]);
+        assert!(more.check(&course(&[first, removed])).is_err(), "none ran any more");
+        let third = (91, Tart, "start three", None);
+        assert!(check(&[name, first, cut, second, third]).is_err(), "once");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use applecart_sim::scaleway::HostView;
 use applecart_sim::world::{POOL_PREFIX, Pause, World};
 use serde_json::Value;
 
-use super::host_of;
+use super::{host_of, renamed};
 use crate::run::since_the_beginning;
 use crate::story::{LEASES, Leaves, MACHINES, Story, all, is_claim_name, number};
 
@@ -296,22 +296,30 @@ fn paused(world: &World, steps: &[Step]) -> Result<(), String> {
     Ok(())
 }
 
-/// C5: whoever is registered at GitHub has a Machine. Nobody waits for a GitHub that does not
-/// answer, or for the Secret that opens it; who dies on the way looks again.
+/// C5: whoever is registered at GitHub has a Machine, unless nobody answered who was asked to end
+/// that.
 fn registrations(world: &World, steps: &[Step]) -> Result<(), String> {
-    let crashes = [Some(Fault::CrashBefore), Some(Fault::CrashAfter)];
-    let unanswered = |step: &Step| {
-        let asks = step.edge == Edge::Github || step.call == GITHUB_APP;
-        asks && step.fault.is_some() && !crashes.contains(&step.fault)
-    };
     let machines = names(world, MACHINES, |_| true);
     let registered = world.github().runners();
-    match registered.iter().find(|runner| !machines.contains(runner)) {
-        Some(runner) if !steps.iter().any(unanswered) => {
-            Err(format!("left-behind: runner {runner} is still registered at GitHub"))
-        }
-        _ => Ok(()),
+    let left = |runner: &&String| !machines.contains(runner) && !is_unanswered(runner, steps);
+    match registered.iter().find(left) {
+        Some(runner) => Err(format!("left-behind: runner {runner} is still registered at GitHub")),
+        None => Ok(()),
     }
+}
+
+/// Whether GitHub, or the Secret that opens it, did not answer since the host of this name was to
+/// lose it: nobody waits for that. Who dies on the way looks again.
+fn is_unanswered(runner: &str, steps: &[Step]) -> bool {
+    let mut names = steps.iter().filter_map(|step| Some((step.number, renamed(step)?)));
+    let host = names.find(|(_, (_, name))| *name == runner).map(|(_, (host, _))| host);
+    let lost = names.find(|(_, (renamed, name))| Some(*renamed) == host && *name != runner);
+    let Some((began, _)) = lost else { return false };
+    let crashes = [Some(Fault::CrashBefore), Some(Fault::CrashAfter)];
+    steps.iter().any(|step| {
+        let asks = step.edge == Edge::Github || step.call == GITHUB_APP;
+        asks && step.number > began && step.fault.is_some() && !crashes.contains(&step.fault)
+    })
 }
 
 /// C3: as many VMs as Pods.
@@ -371,4 +379,46 @@ fn names(world: &World, resource: &str, which: impl Fn(&Value) -> bool) -> Vec<S
     let objects = world.sight().objects(resource);
     let chosen = objects.iter().filter(|object| which(object));
     chosen.map(|object| name_of(object).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(calls: &[(Edge, &str, Option<Fault>)]) -> Vec<Step> {
+        let step = |(number, (edge, call, fault)): (usize, &(Edge, &str, Option<Fault>))| Step {
+            number,
+            at: Duration::ZERO,
+            process: Process::Provider,
+            edge: *edge,
+            class: Class::Effect,
+            conditional: false,
+            call: (*call).to_owned(),
+            answer: "200".to_owned(),
+            fault: *fault,
+        };
+        calls.iter().enumerate().map(step).collect()
+    }
+
+    #[test]
+    fn a_registration_may_stay_only_if_nobody_answered_who_was_asked_to_end_it() {
+        use Edge::{Github, Kubernetes, Scaleway};
+        let named = (Scaleway, "PATCH servers/5fb0-ab to a", None);
+        let released = (Scaleway, "PATCH servers/5fb0-ab to tuist-release-pending-1-2", None);
+        let other = (Scaleway, "PATCH servers/77aa-00 to tuist-release-pending-1-3", None);
+        let asked = |fault| (Github, "POST /app/installations/34/access_tokens", Some(fault));
+        let opened = |fault| (Kubernetes, GITHUB_APP, Some(fault));
+        for (excused, calls) in [
+            (true, vec![named, released, asked(Fault::Error)]),
+            (true, vec![named, released, opened(Fault::TimeOut)]),
+            (false, vec![named, asked(Fault::Error), released]),
+            (false, vec![named, opened(Fault::TimeOut), released]),
+            (false, vec![named, other, asked(Fault::Error), released]),
+            (false, vec![named, released, asked(Fault::CrashAfter)]),
+            (false, vec![named, released]),
+            (false, vec![other, asked(Fault::Error)]),
+        ] {
+            assert_eq!(is_unanswered("a", &trace(&calls)), excused, "{calls:?}");
+        }
+    }
 }

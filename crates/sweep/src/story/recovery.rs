@@ -222,4 +222,20 @@ mod tests {
         let rushed = trace(&[dial(50), dial(51), dial(52), reboot(53)]);
         assert!(three.check(&rushed).is_err_and(|why| why.contains("tried again after 1 s")));
     }
+
+    #[test]
+    fn a_second_reboot_or_wipe_is_told_and_so_is_none() {
+        let reboot = (231, Edge::Scaleway, "POST servers/5fb0ab06/reboot");
+        let wipe = (900, Edge::Scaleway, "POST servers/5fb0ab06/reinstall");
+        let rename = (901, Edge::Scaleway, "PATCH servers/5fb0ab06 to a/reboot-me");
+        assert_eq!(once_each(&trace(&[reboot, wipe, rename])), Ok(()));
+        for (calls, told) in [
+            (vec![wipe], "a reboot 0 times"),
+            (vec![reboot, wipe, reboot], "a reboot 2 times"),
+            (vec![reboot], "a wipe 0 times"),
+            (vec![reboot, wipe, wipe], "a wipe 2 times"),
+        ] {
+            assert!(once_each(&trace(&calls)).is_err_and(|why| why.contains(told)), "{told}");
+        }
+    }
 }
