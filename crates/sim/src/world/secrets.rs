@@ -57,9 +57,9 @@ impl World {
         hosts.iter().flat_map(|host| self.scaleway().passwords(&host.id)).collect()
     }
 
-    /// What must be nowhere but in Secrets: passwords, those before a wipe included, tokens, private
-    /// keys and Scaleway's key; as they are, in base64, in percent and in hexadecimal digits, and each of
-    /// these as macOS hides a password. Those of `seen` are among them.
+    /// What must be nowhere but in Secrets: passwords, those before a wipe included, tokens,
+    /// private keys and Scaleway's key; as they are, in base64, in percent and in hexadecimal
+    /// digits, and each of these as macOS hides a password. Those of `seen` are among them.
     #[must_use]
     pub fn secret_texts(&self, seen: &SecretsSeen) -> Vec<String> {
         seen.look(&self.sight);
