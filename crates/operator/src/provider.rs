@@ -47,7 +47,7 @@ use std::sync::Arc;
 
 use applecart_api::clock::Clock;
 use applecart_api::ids::ClusterId;
-use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineStatus};
+use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_mac::Dial;
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -107,7 +107,7 @@ struct Context {
     effects: Arc<Effects>,
     metrics: Metrics,
     troubles: Troubles,
-    tellings: Tellings<ScalewayAppleSiliconMachineStatus>,
+    tellings: Tellings,
     zones: zones::Zones,
     reads: reads::Reads,
     rests: rests::Rests,

@@ -59,7 +59,7 @@ struct Context {
     limits: Limits,
     events: Events,
     troubles: Troubles,
-    tellings: Tellings<RunnerPoolStatus>,
+    tellings: Tellings,
     /// Runners whose account was made here and whose Pod was not yet; lost in a crash, and then
     /// their accounts go.
     begun: Mutex<BTreeSet<String>>,

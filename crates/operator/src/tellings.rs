@@ -1,37 +1,52 @@
 //! What this process last told in the status of each object. No I/O.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use serde::Serialize;
 
-/// The last status that was told of each object, by uid, and when.
+/// The last status that was told of each object, by uid, and when: its digest, for a fleet has a
+/// thousand of them.
 #[derive(Debug, Default)]
-pub struct Tellings<S>(Mutex<BTreeMap<String, (Timestamp, S)>>);
+pub struct Tellings(Mutex<BTreeMap<String, (Timestamp, u64)>>);
 
-impl<S: Clone + PartialEq> Tellings<S> {
-    fn last(&self) -> MutexGuard<'_, BTreeMap<String, (Timestamp, S)>> {
+impl Tellings {
+    fn last(&self) -> MutexGuard<'_, BTreeMap<String, (Timestamp, u64)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The object's status was stored.
-    pub fn told(&self, uid: &str, status: &S, now: Timestamp) {
-        self.last().insert(uid.to_owned(), (now, status.clone()));
+    pub fn told(&self, uid: &str, status: &impl Serialize, now: Timestamp) {
+        self.last().insert(uid.to_owned(), (now, digest(status)));
     }
 
     /// Until when the status is not told again, if what is stored is not what we told: only another
     /// leader writes it beside us.
-    pub fn contested_until(&self, uid: &str, stored: &S, pause: Duration) -> Option<Timestamp> {
-        let last = self.last();
-        let (at, _) = last.get(uid).filter(|(_, told)| told != stored)?;
-        Some(*at + pause)
+    pub fn contested_until(
+        &self,
+        uid: &str,
+        stored: &impl Serialize,
+        pause: Duration,
+    ) -> Option<Timestamp> {
+        let (at, told) = self.last().get(uid).copied()?;
+        (told != digest(stored)).then(|| at + pause)
     }
 
     /// The object is gone.
     pub fn forget(&self, uid: &str) {
         self.last().remove(uid);
     }
+}
+
+/// A number that another status hardly has.
+fn digest(status: &impl Serialize) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    // One that cannot be written is like no other, and was never stored.
+    serde_json::to_vec(status).unwrap_or_default().hash(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@
 //!   began (`turn.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ impl Memory {
     /// Everything is remembered for so long.
     pub fn new(fresh: Duration) -> Self {
         Self {
-            objects: Objects { fresh, last: Mutex::default() },
+            objects: Objects { fresh, noted: AtomicUsize::new(1), last: Mutex::default() },
             machines: Recent::new(fresh),
             clusters: Recent::new(fresh),
             nodes: Recent::new(fresh),
@@ -277,6 +277,8 @@ pub fn slim<K: kube::Resource>(mut object: K) -> K {
 /// Our objects as they were last read or written.
 pub struct Objects {
     fresh: Duration,
+    /// How many reads and writes there were.
+    noted: AtomicUsize,
     last: Mutex<BTreeMap<String, Known>>,
 }
 
@@ -286,7 +288,8 @@ struct Known {
     began: u64,
     /// Its version, and earlier ones.
     versions: VecDeque<String>,
-    object: ScalewayAppleSiliconMachine,
+    /// Unless it is too old to be recalled.
+    object: Option<ScalewayAppleSiliconMachine>,
 }
 
 impl Objects {
@@ -305,7 +308,8 @@ impl Objects {
         let known = last.get(&uid).filter(|known| known.at.elapsed() < self.fresh)?;
         // What was read since this turn began is at least as new as what woke it.
         let counts = reading.is_as_new(known.began) || known.versions.contains(&version);
-        counts.then(|| reading.recall(known.began, known.object.clone())).flatten()
+        let object = known.object.as_ref().filter(|_| counts)?;
+        reading.recall(known.began, object.clone())
     }
 
     /// Whether we read or wrote this version of the object, or a later one.
@@ -336,10 +340,13 @@ impl Objects {
         while versions.len() > VERSIONS {
             versions.pop_front();
         }
-        let object = slim(object.clone());
+        let object = Some(slim(object.clone()));
         last.insert(uid, Known { at: Instant::now(), began, versions, object });
-        if last.len() >= FEW && last.len().is_multiple_of(FEW) {
+        if self.noted.fetch_add(1, Ordering::Relaxed).is_multiple_of(FEW) {
             last.retain(|_, known| known.at.elapsed() < UNDER_WAY);
+            for known in last.values_mut().filter(|known| known.at.elapsed() >= self.fresh) {
+                known.object = None;
+            }
         }
     }
 
@@ -408,7 +415,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_object_is_recalled_unless_the_watch_shows_a_version_that_we_do_not_know() {
-        let objects = Objects { fresh: FRESH, last: Mutex::default() };
+        let objects = Objects { fresh: FRESH, noted: AtomicUsize::new(1), last: Mutex::default() };
         let at = |version: &str| -> ScalewayAppleSiliconMachine {
             serde_json::from_value(serde_json::json!({
                 "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1",
