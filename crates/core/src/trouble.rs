@@ -30,6 +30,8 @@ pub struct Streak {
     pub since: Timestamp,
     /// How often it failed since.
     pub times: u32,
+    /// When its own next try is due.
+    pub retry_at: Timestamp,
 }
 
 /// Failures from which on an effect is refused, and not just unlucky.
@@ -50,7 +52,19 @@ impl Trouble {
     /// How long it is until the next try; `None` if it is due.
     #[must_use]
     pub fn due_in(&self, now: Timestamp) -> Option<Duration> {
-        let wait = Duration::try_from(self.retry_at.duration_since(now)).unwrap_or_default();
-        (!wait.is_zero()).then_some(wait)
+        until(self.retry_at, now)
     }
+
+    /// The same for this effect, whatever else failed after it: what is told or noted beside
+    /// everything else must not be tried without a pause either.
+    #[must_use]
+    pub fn holds(&self, effect: &str, now: Timestamp) -> Option<Duration> {
+        let streak = self.streaks.iter().find(|streak| streak.tried == effect)?;
+        until(streak.retry_at, now)
+    }
+}
+
+fn until(time: Timestamp, now: Timestamp) -> Option<Duration> {
+    let wait = Duration::try_from(time.duration_since(now)).unwrap_or_default();
+    (!wait.is_zero()).then_some(wait)
 }

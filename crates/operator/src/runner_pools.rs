@@ -200,8 +200,9 @@ async fn observe(context: &Context, pool: &Watched) -> Result<Option<Turn>, Read
     let taken = names.chain(accounts.iter().map(|account| &account.name)).map(String::as_str);
     let fresh = suffix(&uid, &pool.resource_version().unwrap_or_default(), &taken.collect());
     let status = pool.status.clone().unwrap_or_default();
+    let (pause, now) = (context.limits.look, context.clock.now());
     let seen = Observed {
-        contested_until: context.tellings.contested_until(&uid, &status, context.limits.look),
+        contested_until: context.tellings.contested_until(&uid, &status, pause, now),
         pool: Pool {
             name: name.clone(),
             generation: pool.metadata.generation,

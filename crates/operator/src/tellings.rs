@@ -24,15 +24,16 @@ impl Tellings {
     }
 
     /// Until when the status is not told again, if what is stored is not what we told: only another
-    /// leader writes it beside us.
+    /// leader writes it beside us. A clock that jumped back says nothing.
     pub fn contested_until(
         &self,
         uid: &str,
         stored: &impl Serialize,
         pause: Duration,
+        now: Timestamp,
     ) -> Option<Timestamp> {
         let (at, told) = self.last().get(uid).copied()?;
-        (told != digest(stored)).then(|| at + pause)
+        (told != digest(stored) && at <= now).then(|| at + pause)
     }
 
     /// The object is gone.
@@ -58,11 +59,13 @@ mod tests {
         let (uid, pause) = ("0d6b7c60", Duration::from_secs(10));
         let now = Timestamp::from_second(1000).expect("a time");
         let tellings = Tellings::default();
-        assert_eq!(tellings.contested_until(uid, &"a", pause), None, "we told nothing yet");
+        assert_eq!(tellings.contested_until(uid, &"a", pause, now), None, "we told nothing yet");
         tellings.told(uid, &"a", now);
-        assert_eq!(tellings.contested_until(uid, &"a", pause), None, "it is as we told it");
-        assert_eq!(tellings.contested_until(uid, &"b", pause), Some(now + pause));
+        assert_eq!(tellings.contested_until(uid, &"a", pause, now), None, "it is as we told it");
+        assert_eq!(tellings.contested_until(uid, &"b", pause, now), Some(now + pause));
+        let before = now - Duration::from_secs(1);
+        assert_eq!(tellings.contested_until(uid, &"b", pause, before), None, "a clock jumped back");
         tellings.forget(uid);
-        assert_eq!(tellings.contested_until(uid, &"b", pause), None);
+        assert_eq!(tellings.contested_until(uid, &"b", pause, now), None);
     }
 }

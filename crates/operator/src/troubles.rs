@@ -95,15 +95,16 @@ impl Troubles {
         // about this one.
         let known = streaks.iter_mut().find(|streak| streak.tried == tried);
         let before = known.as_ref().map_or(0, |streak| streak.times);
-        match known {
-            Some(streak) => streak.times = before.saturating_add(1),
-            None => streaks.push(Streak { tried, since: now, times: 1 }),
-        }
         let is_usual = before < usual;
+        let doublings = before.saturating_sub(usual).min(MOST_DOUBLINGS);
+        let retry_at = now + self.first_wait.saturating_mul(1 << doublings);
+        let own = if is_usual { now } else { retry_at };
+        match known {
+            Some(streak) => (streak.times, streak.retry_at) = (before.saturating_add(1), own),
+            None => streaks.push(Streak { tried, since: now, times: 1, retry_at: own }),
+        }
         let lasting = earlier.filter(|earlier| is_usual && !earlier.usual);
         let fresh = |streaks| {
-            let doublings = before.saturating_sub(usual).min(MOST_DOUBLINGS);
-            let retry_at = now + self.first_wait.saturating_mul(1 << doublings);
             let (message, at, too_early) = (format!("{tried}: {said}"), now, false);
             Failure { tried, usual: is_usual, message, at, retry_at, too_early, streaks }
         };

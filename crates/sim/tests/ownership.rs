@@ -13,7 +13,7 @@ use applecart_sim::faults::{Class, Fault, Faults, Plan, Process};
 use applecart_sim::mac::SimMac;
 use applecart_sim::oracle::Safety;
 use applecart_sim::scaleway::{Answer, HostView, Operation, Rule, Verdict};
-use applecart_sim::world::{FLEET, Install, NAMESPACE, POOL_PREFIX, World, WorldSettings};
+use applecart_sim::world::{FLEET, Install, NAMESPACE, POOL, POOL_PREFIX, World, WorldSettings};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
@@ -25,6 +25,7 @@ const MACHINES: &str = "scalewayapplesiliconmachines.infrastructure.cluster.x-k8
 const MAC: (&str, &str, &str) =
     ("infrastructure.cluster.x-k8s.io", "v1alpha1", "ScalewayAppleSiliconMachine");
 const MACHINE: (&str, &str, &str) = ("cluster.x-k8s.io", "v1beta2", "Machine");
+const POOLS: (&str, &str, &str) = ("tuist.dev", "v1alpha1", "RunnerPool");
 const DEPLOYMENT: (&str, &str, &str) = ("cluster.x-k8s.io", "v1beta2", "MachineDeployment");
 
 fn world(hosts: usize, machines: u32, faults: Option<Arc<Faults>>) -> World {
@@ -363,4 +364,44 @@ async fn nothing_is_taken_for_an_object_that_a_delete_took_from_under_its_new_fi
         assert!(!leases.iter().any(|lease| name(lease).starts_with("host-")), "a host was taken");
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_spins_while_everything_that_it_tries_is_refused() {
+    // LH21, LH25: also of what is told or noted before everything else.
+    for (from, machines) in [(Duration::ZERO, 1), (Duration::from_mins(2), 2)] {
+        let (armed, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (is_armed, counted) = (armed.clone(), count.clone());
+        let faults = Faults::new(Plan::Chosen(Box::new(move |ahead| {
+            let refused = ahead.class == Class::Effect && is_armed.load(Ordering::Relaxed);
+            refused.then(|| {
+                counted.fetch_add(1, Ordering::Relaxed);
+                Fault::Denied
+            })
+        })));
+        let world = world(2, 1, Some(faults.clone()));
+        let told = async {
+            sleep(from).await;
+            scale(&world, machines).await;
+            patch(&world, POOLS, POOL, json!({"spec": {"replicas": 1}})).await;
+            armed.store(true, Ordering::Relaxed);
+            sleep(Duration::from_mins(10)).await;
+            armed.store(false, Ordering::Relaxed);
+            let tried = count.load(Ordering::Relaxed);
+            assert!((5..300).contains(&tried), "{tried} tries in ten minutes");
+            let all = usize::try_from(machines).expect("a few");
+            let is_ready = |object: &Arc<Value>| object["status"]["ready"] == true;
+            let ready = || self::machines(&world).iter().filter(|m| is_ready(m)).count() == all;
+            until(&world, "all is well", ready).await;
+            let runs = || !world.sight().tarts().all(|(_, tart)| tart.running().is_empty());
+            until(&world, "a runner", runs).await;
+        };
+        during(&world, async {
+            tokio::select! {
+                () = told => {}
+                () = faults.spun() => panic!("somebody spins"),
+            }
+        })
+        .await;
+    }
 }

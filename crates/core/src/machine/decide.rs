@@ -45,7 +45,16 @@ impl Decision {
 #[must_use]
 pub fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
     let decision = stay(seen, next(now, seen, limits));
-    tell_first(now, seen, block_move(seen, decision))
+    not_before_due(now, seen, tell_first(now, seen, block_move(seen, decision)))
+}
+
+/// What failed is not tried again before its time, if it goes before everything else (LH21).
+fn not_before_due(now: Timestamp, seen: &Observed, decision: Decision) -> Decision {
+    let held = |action: &Action| seen.trouble.as_ref()?.holds(action.describe(), now);
+    match decision.action.as_ref().and_then(held) {
+        Some(wait) => Decision { action: None, wake: Some(wait), ..decision },
+        None => decision,
+    }
 }
 
 /// What is to be done about the host, before anything is told.

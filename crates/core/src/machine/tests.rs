@@ -256,7 +256,7 @@ fn after(tried: &'static str, mut seen: Observed) -> Observed {
 
 /// The last effect was called `tried`, is due again, and failed so often in so many minutes.
 fn refused(tried: &'static str, times: u32, minutes: u64, seen: Observed) -> Observed {
-    let streak = crate::Streak { tried, since: minutes_ago(minutes), times };
+    let streak = crate::Streak { tried, since: minutes_ago(minutes), times, retry_at: now() };
     with(after(tried, seen), |seen| match &mut seen.trouble {
         Some(trouble) => trouble.streaks = vec![streak],
         None => panic!("no trouble"),

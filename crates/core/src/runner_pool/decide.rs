@@ -122,7 +122,16 @@ pub fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
         None if seen.pool.deleting => drain(seen, limits),
         None => keep(seen, limits),
     };
-    tell_first(now, seen, decision)
+    not_before_due(now, seen, tell_first(now, seen, decision))
+}
+
+/// What failed is not tried again before its time, if it goes before everything else (LH21).
+fn not_before_due(now: Timestamp, seen: &Observed, decision: Decision) -> Decision {
+    let held = |action: &Action| seen.trouble.as_ref()?.holds(action.describe(), now);
+    match decision.action.as_ref().and_then(held) {
+        Some(wait) => Decision { action: None, wake: Some(wait), ..decision },
+        None => decision,
+    }
 }
 
 fn held_up(now: Timestamp, seen: &Observed) -> Option<Decision> {

@@ -65,7 +65,8 @@ pub async fn observe(
     let asked = object.spec.kubelet_version.clone().filter(|version| !version.is_empty());
     let version = asked.or_else(|| owners.machine.and_then(|machine| machine.spec.version));
     let pause = context.settings.limits.look;
-    let contested_until = context.tellings.contested_until(uid.as_str(), &observed.status, pause);
+    let (stored, now) = (&observed.status, context.clock.now());
+    let contested_until = context.tellings.contested_until(uid.as_str(), stored, pause, now);
     let mut turn = Turn {
         seen: Observed {
             object: observed,

@@ -126,7 +126,7 @@ const JOB: Dimension = (2, |seen, way| {
 const TROUBLE: Dimension = (6, |seen, way| {
     let tried = ["", "try", Action::RENAME, Action::WIPE, Action::DELETE[0], "try"][way];
     // Refused again and again, for longer than anybody waits; but the first and the last once.
-    let streak = Streak { tried, since: minutes_ago(45), times: 9 };
+    let streak = Streak { tried, since: minutes_ago(45), times: 9, retry_at: now() };
     let streaks = if tried == "try" { vec![] } else { vec![streak] };
     let (message, retry_at, too_early) = ("x".into(), now(), way == 5);
     let at = minutes_ago(0);
