@@ -33,6 +33,20 @@ struct Memory {
     /// The last effect, if it went well: one that changed nothing is not repeated at once.
     last: Option<Action>,
     told: Option<Reason>,
+    /// The Pod was not there in the last look, and its VM was.
+    missed: bool,
+}
+
+impl Memory {
+    /// A VM goes with its Pod, and one look may be behind the times: what it misses is believed
+    /// when the next one misses it, too (G4).
+    fn look_twice(&mut self, seen: &mut Observed) {
+        let misses = matches!(seen.pod, PodObject::Gone) && seen.vm_state() != Some(None);
+        if misses && !self.missed {
+            seen.pod = PodObject::Unknown("not there: it is looked for once more".to_owned());
+        }
+        self.missed = misses;
+    }
 }
 
 /// Lives a Pod's life, until there is no such Pod and nothing of it on the host.
@@ -42,10 +56,12 @@ pub(crate) async fn live<V: Vm>(
     mut hint: watch::Receiver<Hint>,
 ) -> PodId {
     let vm = VmName::of(&id);
-    let mut memory = Memory { vm, failures: BTreeMap::new(), last: None, told: None };
+    let mut memory =
+        Memory { vm, failures: BTreeMap::new(), last: None, told: None, missed: false };
     loop {
         hint.mark_unchanged();
         let mut seen = observe::observe(agent, &id, &mut memory.vm).await;
+        memory.look_twice(&mut seen);
         seen.failures.clone_from(&memory.failures);
         let decision = decide_in_turn(agent, &mut seen);
         tell(&id, &mut memory, &decision);

@@ -17,6 +17,7 @@ use applecart_core::runner_pool::{
 };
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt, future};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{
@@ -251,16 +252,25 @@ fn observe_accounts(
     begun.retain(|name| !runners.iter().any(|runner| runner.name == *name));
     let now = context.clock.now();
     let is_young = |account: &ServiceAccount| {
-        let created = account.creation_timestamp().map(|time| time.0);
-        let age = created.and_then(|created| Duration::try_from(now.duration_since(created)).ok());
-        age.is_some_and(|age| age < context.limits.keep)
+        let created = account.creation_timestamp();
+        created.is_some_and(|created| is_young(created.0, now, context.limits.keep))
     };
     let state = |account: &ServiceAccount| match begun.contains(&account.name_any()) {
         true => AccountState::Begun,
         false if is_young(account) => AccountState::Young,
         false => AccountState::Left,
     };
-    accounts.iter().map(|a| Account { name: a.name_any(), state: state(a) }).collect()
+    let read = |account: &ServiceAccount| Account {
+        name: account.name_any(),
+        uid: account.uid().unwrap_or_default(),
+        state: state(account),
+    };
+    accounts.iter().map(read).collect()
+}
+
+/// Whether another leader may be about to use it. The API server's clock may be ahead of ours.
+fn is_young(created: Timestamp, now: Timestamp, keep: Duration) -> bool {
+    now.duration_since(created).unsigned_abs() < keep
 }
 
 async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome {
@@ -293,9 +303,17 @@ async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome {
             let how = DeleteParams::default().preconditions(preconditions);
             calls::delete(pods.delete(name, &how)).await
         }
-        Action::DeleteAccount(name) => {
+        Action::DeleteAccount { name, uid } => {
             context.begun().remove(name);
-            calls::delete(accounts.delete(name, &DeleteParams::default())).await
+            // Another leader may have made its Pod since they were listed.
+            match calls::read("the account's Pod", pods.get_opt(name)).await {
+                Ok(None) => {}
+                Ok(Some(_)) => return Outcome::Refused,
+                Err(error) => return Outcome::Failed(chain(&error)),
+            }
+            let preconditions = Preconditions { uid: Some(uid.clone()), resource_version: None };
+            let how = DeleteParams::default().preconditions(preconditions);
+            calls::delete(accounts.delete(name, &how)).await
         }
     }
 }
@@ -339,4 +357,19 @@ async fn write_status(context: &Context, turn: &Turn, status: &RunnerPoolStatus)
         &patch,
     ))
     .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_young_for_a_minute_whichever_clock_is_ahead() {
+        let (created, keep) =
+            (Timestamp::from_second(1000).expect("a time"), Limits::default().keep);
+        for (second, young) in [(995, true), (1059, true), (1060, false), (900, false)] {
+            let now = Timestamp::from_second(second).expect("a time");
+            assert_eq!(is_young(created, now, keep), young, "{second}");
+        }
+    }
 }

@@ -24,8 +24,13 @@ pub enum Action {
         /// Version that it must still have.
         version: String,
     },
-    /// Delete a `ServiceAccount` whose Pod is gone.
-    DeleteAccount(String),
+    /// Delete a `ServiceAccount` whose Pod is gone, if it still is.
+    DeleteAccount {
+        /// Name.
+        name: String,
+        /// UID that it must still have.
+        uid: String,
+    },
 }
 
 impl Action {
@@ -39,7 +44,7 @@ impl Action {
             Self::CreateAccount(_) => "create a runner's ServiceAccount",
             Self::CreatePod(_) => "create a runner's Pod",
             Self::DeletePod { .. } => "delete a runner's Pod",
-            Self::DeleteAccount(_) => "delete a runner's ServiceAccount",
+            Self::DeleteAccount { .. } => "delete a runner's ServiceAccount",
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::action::Action;
-use super::observed::{AccountState, Observed, Runner, RunnerState};
+use super::observed::{Account, AccountState, Observed, Runner, RunnerState};
 use super::status::status;
 
 /// Times that an operator may tune.
@@ -155,13 +155,13 @@ fn keep(seen: &Observed, limits: &Limits) -> Decision {
     }
     let alive: Vec<&Runner> = seen.runners.iter().filter(|runner| runner.is_alive()).collect();
     if let Some(account) = spare_account(seen, AccountState::Left) {
-        return act(Action::DeleteAccount(account), Reason::Reaping);
+        return act(delete_account(account), Reason::Reaping);
     }
     if alive.len() < pool.replicas() {
         return grow(seen, limits);
     }
     if let Some(account) = spare_account(seen, AccountState::Begun) {
-        return act(Action::DeleteAccount(account), Reason::Shrinking);
+        return act(delete_account(account), Reason::Shrinking);
     }
     if alive.len() > pool.replicas() {
         return shrink(&alive, limits);
@@ -178,7 +178,7 @@ fn reap(seen: &Observed) -> Option<Decision> {
 
 fn grow(seen: &Observed, limits: &Limits) -> Decision {
     match spare_account(seen, AccountState::Begun) {
-        Some(account) => act(Action::CreatePod(account), Reason::Growing),
+        Some(account) => act(Action::CreatePod(account.name.clone()), Reason::Growing),
         // Whoever made it makes its Pod, too, or is gone.
         None if spare_account(seen, AccountState::Young).is_some() => {
             wait(Reason::Growing, limits.look)
@@ -188,10 +188,9 @@ fn grow(seen: &Observed, limits: &Limits) -> Decision {
 }
 
 /// An account that no Pod of the pool uses, not even a leaving one.
-fn spare_account(seen: &Observed, state: AccountState) -> Option<String> {
+fn spare_account(seen: &Observed, state: AccountState) -> Option<&Account> {
     let used = |name: &str| seen.runners.iter().any(|runner| runner.name == name);
-    let spare = seen.accounts.iter().find(|a| a.state == state && !used(&a.name));
-    spare.map(|account| account.name.clone())
+    seen.accounts.iter().find(|a| a.state == state && !used(&a.name))
 }
 
 /// Runners that never ran go before idle ones; busy ones never.
@@ -237,7 +236,7 @@ fn drain(seen: &Observed, limits: &Limits) -> Decision {
     }
     let spare = |state| spare_account(seen, state);
     if let Some(account) = spare(AccountState::Left).or_else(|| spare(AccountState::Begun)) {
-        return act(Action::DeleteAccount(account), Reason::Draining);
+        return act(delete_account(account), Reason::Draining);
     }
     if seen.runners.is_empty() && spare(AccountState::Young).is_none() {
         return act(Action::RemoveFinalizer, Reason::Drained);
@@ -272,6 +271,10 @@ fn delete(runner: &Runner) -> Action {
     }
 }
 
+fn delete_account(account: &Account) -> Action {
+    Action::DeleteAccount { name: account.name.clone(), uid: account.uid.clone() }
+}
+
 fn act(action: Action, reason: Reason) -> Decision {
     Decision { action: Some(action), wake: None, reason }
 }
@@ -284,7 +287,7 @@ fn wait(reason: Reason, wake: Duration) -> Decision {
 mod tests {
     use applecart_api::runner_pool::{RunnerPoolSpec, RunnerPoolStatus};
 
-    use super::super::observed::{Account, Pool};
+    use super::super::observed::Pool;
     use super::*;
     use crate::Trouble;
 
@@ -319,7 +322,7 @@ mod tests {
     }
 
     fn account(name: &str, state: AccountState) -> Account {
-        Account { name: name.into(), state }
+        Account { name: name.into(), uid: format!("{name}-uid"), state }
     }
 
     fn runner(name: &str, state: RunnerState) -> Runner {
@@ -403,7 +406,7 @@ mod tests {
             (
                 "a runner left its account behind: its name is not used again",
                 with(pool(1, vec![]), |s| s.accounts = vec![account("left", AccountState::Left)]),
-                Some(Action::DeleteAccount("left".into())),
+                Some(delete_account(&account("left", AccountState::Left))),
                 Reason::Reaping,
             ),
             (
@@ -415,7 +418,7 @@ mod tests {
             (
                 "begun, and not wanted any more",
                 with(pool(0, vec![]), |s| s.accounts = vec![account("begun", AccountState::Begun)]),
-                Some(Action::DeleteAccount("begun".into())),
+                Some(delete_account(&account("begun", AccountState::Begun))),
                 Reason::Shrinking,
             ),
             (
@@ -423,7 +426,7 @@ mod tests {
                 with(pool(1, vec![a.clone()]), |s| {
                     s.accounts.push(account("left", AccountState::Left));
                 }),
-                Some(Action::DeleteAccount("left".into())),
+                Some(delete_account(&account("left", AccountState::Left))),
                 Reason::Reaping,
             ),
             (
@@ -500,7 +503,7 @@ mod tests {
             (
                 "account left",
                 with(draining(vec![]), |s| s.accounts = vec![account("left", AccountState::Left)]),
-                Some(Action::DeleteAccount("left".into())),
+                Some(delete_account(&account("left", AccountState::Left))),
                 Reason::Draining,
             ),
             (

@@ -86,6 +86,8 @@ impl Runner {
 pub struct Account {
     /// Its name, and its Pod's.
     pub name: String,
+    /// UID that a delete must meet.
+    pub uid: String,
     /// Whose it is while it has no Pod.
     pub state: AccountState,
 }

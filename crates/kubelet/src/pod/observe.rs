@@ -42,15 +42,7 @@ pub(super) async fn observe<V: Vm>(agent: &Agent<V>, id: &PodId, vm: &mut VmName
     seen
 }
 
-/// A VM goes with its Pod, so its absence is believed only if a second look tells the same (G4).
 async fn observe_pod<V>(agent: &Agent<V>, id: &PodId) -> PodObject {
-    match read_pod(agent, id).await {
-        PodObject::Gone => read_pod(agent, id).await,
-        seen @ (PodObject::Live(_) | PodObject::Unknown(_)) => seen,
-    }
-}
-
-async fn read_pod<V>(agent: &Agent<V>, id: &PodId) -> PodObject {
     let pods = Api::<Pod>::namespaced(agent.client.clone(), &id.namespace);
     match call(pods.get(&id.name)).await {
         Answer::Yes(pod) => match PodSeen::read(&pod) {
