@@ -132,8 +132,8 @@ pub enum Story {
     /// An object is deleted by force, none shall take its place, and two sweeps return its host at
     /// once (G7).
     TwoLeadersSweep,
-    /// A warm runner does one job and makes room for a fresh one, while two processes believe to
-    /// lead the runner pools (G7).
+    /// A warm runner does one job, the pool grows to two, gets another image and shrinks to one,
+    /// while two processes believe to lead the runner pools (G7).
     TwoLeadersPools,
     /// Two Machines of one name, in two namespaces: the second waits for its turn (LH14).
     Namesakes,
@@ -394,7 +394,8 @@ impl Story {
             Self::Forget => recovery::forget(world).await,
             Self::Pod => pods::one_pod(world).await,
             Self::WarmUp => pods::warm_up(world).await,
-            Self::Job | Self::TwoLeadersPools => pods::one_job(world).await,
+            Self::TwoLeadersPools => pods::two_keepers(world).await,
+            Self::Job => pods::one_job(world).await,
             Self::Drain => pods::drain(world).await,
             Self::RollImage => pods::roll_image(world).await,
             Self::Builder => builder::register(world).await,

@@ -127,6 +127,16 @@ pub async fn one_job(world: &World) -> Result<(), String> {
     reach("a fresh runner", || has_fresh(world, &runner)).await
 }
 
+/// A job, a pool that grows, another image, and a pool that shrinks.
+pub async fn two_keepers(world: &World) -> Result<(), String> {
+    one_job(world).await?;
+    want_runners(world, 2).await?;
+    reach("two idle runners", || running(world).len() == 2).await?;
+    roll_image(world).await?;
+    want_runners(world, 1).await?;
+    reach("one runner", || number(world, "pods") == 1).await
+}
+
 /// Whether one runner runs, and not this one.
 fn has_fresh(world: &World, runner: &Pod) -> bool {
     let (idle, uid) = (running(world), runner.metadata.uid.as_deref());
