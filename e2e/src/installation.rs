@@ -111,6 +111,10 @@ struct Program {
 }
 
 impl Program {
+    fn is_provider(&self) -> bool {
+        self.arguments.iter().any(|argument| argument == "provider")
+    }
+
     /// Starts it again if it ended because another may lead by now, as its Deployment would. Any
     /// other end of its own is an error.
     fn must_live(&mut self, folder: &Path) -> Result<()> {
@@ -412,8 +416,8 @@ impl Installation {
 
     /// Where what the first provider says is kept, however often it was started.
     pub fn provider_log(&self) -> Result<PathBuf> {
-        let provider = |program: &&Program| program.arguments.iter().any(|a| a == "provider");
-        let provider = self.programs.iter().find(provider).context("no provider runs")?;
+        let provider = self.programs.iter().find(|program| program.is_provider());
+        let provider = provider.context("no provider runs")?;
         Ok(provider.process.log().to_owned())
     }
 
@@ -435,7 +439,8 @@ impl Installation {
         provider.process.freeze(frozen)
     }
 
-    /// From now on processes are killed at seeded moments, as `kill -9` does, and started again.
+    /// From now on processes are killed at seeded moments, as `kill -9` does, and started again;
+    /// the first is a provider.
     pub fn disturb(&mut self, on: bool) {
         let seed = self.plan.seed;
         self.chaos = on.then(|| (SmallRng::seed_from_u64(seed), Instant::now()));
@@ -473,14 +478,30 @@ impl Installation {
             return Ok(());
         }
         *due = Instant::now() + Duration::from_millis(random.random_range(3_000..12_000));
-        let which = random.random_range(0..=self.programs.len());
+        let drawn = random.random_range(0..=self.programs.len());
         let number = random.random_range(0..100);
+        let provider = self.programs.iter().position(Program::is_provider);
+        let which = provider.filter(|_| self.provider_kills() == 0).unwrap_or(drawn);
         if let Some(program) = self.programs.get_mut(which) {
             program.process.kill()?;
             *self.kills.entry(program.name.clone()).or_default() += 1;
             return program.start(&self.folder);
         }
         self.kill_an_agent(number).await
+    }
+
+    /// How often a provider was killed so far.
+    #[must_use]
+    pub fn provider_kills(&self) -> usize {
+        let providers = self.programs.iter().filter(|program| program.is_provider());
+        providers.filter_map(|program| self.kills.get(&program.name)).sum()
+    }
+
+    /// Somebody was killed who could have lost something; says who, and with which seed.
+    pub fn was_disturbed(&self) -> Result<()> {
+        println!("killed with --seed {}: {:?}", self.plan.seed, self.kills);
+        ensure!(self.provider_kills() > 0, "no provider was killed: {:?}", self.kills);
+        Ok(())
     }
 
     /// One Mac's agent dies; its launchd starts it again.

@@ -80,6 +80,10 @@ pub fn soak(time: Duration, first: u64) -> bool {
     while began.elapsed() < time && tally.violations == 0 {
         let mut one = Tally::default();
         for story in Story::all() {
+            if began.elapsed() >= time {
+                println!("seed {seed}: the time is up before {story}");
+                break;
+            }
             let pairs = matches!(story, Story::Claim | Story::Release).then_some(1);
             let seconds = Seconds { pairs, one_in: 3 };
             let (one_in, random, long_in) = (7, 200, 20);

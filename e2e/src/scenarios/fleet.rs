@@ -38,7 +38,7 @@ pub async fn a_fleet_grows_shrinks_and_leaves_nothing_while_processes_are_killed
     upkeep::a_mac_becomes_a_builder(&mut fleet).await?;
     fleet.disturb(false);
     ensure!(fleet.kills.len() == 3, "not every process was killed: {:?}", fleet.kills);
-    println!("killed with --seed {}: {:?}", fleet.plan.seed, fleet.kills);
+    fleet.was_disturbed()?;
     upkeep::a_deleted_node_brings_its_mac_in_again(ground, &mut fleet).await?;
     people_see_what_is_going_on(ground, &mut fleet).await?;
     let told = fleet.told().await?;

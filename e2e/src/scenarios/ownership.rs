@@ -27,12 +27,12 @@ pub async fn a_fleet_rolls_to_a_new_template_under_two_providers(
     let old: Vec<Value> = fleet::machines(&client, &fleet).await?;
     fleet.disturb(true);
     roll(&mut fleet).await?;
-    fleet.disturb(false);
-    println!("killed with --seed {}: {:?}", fleet.plan.seed, fleet.kills);
     for machine in &old {
         ensure!(objects::get(&client, machine).await?.is_none(), "an old Machine is left");
     }
     fleet::scale(&mut fleet, 0).await?;
+    fleet.disturb(false);
+    fleet.was_disturbed()?;
     fleet::nothing_is_left(&mut fleet, &owners).await?;
     fleet::nobody_was_refused(ground, &fleet).await
 }
@@ -104,7 +104,7 @@ pub async fn a_detached_machine_goes_without_its_host(ground: &mut Ground) -> Re
     fleet.disturb(true);
     let (second, _) = detach(&mut fleet).await?;
     fleet.disturb(false);
-    println!("killed with --seed {}: {:?}", fleet.plan.seed, fleet.kills);
+    fleet.was_disturbed()?;
     let state = fleet.state().await?;
     for (name, server) in [first, second] {
         let host = host(&state, &server).context("it is gone")?;
@@ -171,7 +171,7 @@ pub async fn a_terminated_machines_host_goes_now_or_when_its_licence_allows(
     ensure!(scheduled["deletion_scheduled"] == true && wiped, "{scheduled}");
     terminate(&mut fleet, &outside, 0).await?;
     fleet.disturb(false);
-    println!("killed with --seed {}: {:?}", fleet.plan.seed, fleet.kills);
+    fleet.was_disturbed()?;
     let state = fleet.state().await?;
     ensure!(host(&state, &outside).is_none(), "past its floor, and still there");
     println!("Scaleway was called: {}", state["calls"]);
