@@ -78,7 +78,9 @@ pub async fn claims(cases: &[Case], provider: Option<&Path>) -> Result<()> {
     println!("{}", HEAD.join("  "));
     let mut measured = BTreeSet::new();
     for case in cases {
-        println!("{}", play(&binaries, &provider, *case).await?);
+        let figures = play(&binaries, &provider, *case).await?;
+        println!("{figures}");
+        figures.stay_within_the_calls()?;
         // How long Scaleway takes makes no difference to it.
         if measured.insert(case.machines) {
             let mut plane = prepared(&binaries, case.machines).await?;
@@ -118,12 +120,28 @@ const HEAD: [&str; 12] = [
     "Kubernetes calls",
 ];
 
+/// What one Machine may ask of Scaleway besides the list of the zone.
+const CALLS_A_MACHINE: u64 = 6;
+
+impl Figures {
+    fn of(&self, operation: &str) -> u64 {
+        self.calls.get(operation).copied().unwrap_or_default()
+    }
+
+    /// However long anything took: calls grow with the Machines, and no faster.
+    fn stay_within_the_calls(&self) -> Result<()> {
+        let own = self.of("get_server") + self.of("update_server");
+        let most = CALLS_A_MACHINE * u64::try_from(self.case.machines)?;
+        ensure!(own <= most, "{own} calls for hosts, and {most} are enough");
+        Ok(())
+    }
+}
+
 impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Case { machines, delay } = self.case;
-        let of = |operation: &str| self.calls.get(operation).copied().unwrap_or_default();
-        let (lists, gets) = (of("list_servers"), of("get_server"));
-        let renames = of("update_server");
+        let (lists, gets) = (self.of("list_servers"), self.of("get_server"));
+        let renames = self.of("update_server");
         let all: u64 = self.calls.values().sum();
         let keys = all - lists - gets - renames;
         // Lists are everybody's, and keys the fleet's.
