@@ -342,7 +342,7 @@ impl Faults {
         let answer = String::new();
         // What Tart takes its time for is done before its caller dies: its gate rings then.
         let crashes = match fault {
-            Some(Fault::CrashBefore) => true,
+            Some(Fault::CrashBefore | Fault::CrashDuring) => true,
             Some(Fault::CrashAfter) => edge != Edge::Tart,
             _ => false,
         };

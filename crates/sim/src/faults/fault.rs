@@ -29,6 +29,8 @@ macro_rules! faults {
 faults! {
     /// The process dies before the effect.
     CrashBefore = "crash-before";
+    /// The process dies in the middle of an effect that takes its time, and cuts it short.
+    CrashDuring = "crash-during";
     /// The process dies after the effect, and never hears of it.
     CrashAfter = "crash-after";
     /// The call does not happen, and the answer says so.
@@ -124,8 +126,8 @@ pub enum Class {
 #[must_use]
 pub fn possible(edge: Edge, class: Class, conditional: bool) -> &'static [Fault] {
     use Fault::{
-        Coalesce, Conflict, CrashAfter, CrashBefore, Cut, Denied, Drop, Error, Fails, Gone, Late,
-        LostAnswer, Reboot, Slow, Stale, TimeOut, Twice,
+        Coalesce, Conflict, CrashAfter, CrashBefore, CrashDuring, Cut, Denied, Drop, Error, Fails,
+        Gone, Late, LostAnswer, Reboot, Slow, Stale, TimeOut, Twice,
     };
     match (class, edge) {
         (Class::Effect | Class::Heartbeat, Edge::Kubernetes) if conditional => {
@@ -138,7 +140,7 @@ pub fn possible(edge: Edge, class: Class, conditional: bool) -> &'static [Fault]
             &[CrashBefore, CrashAfter, Error, Fails, TimeOut, LostAnswer, Late, Reboot]
         }
         (Class::Effect | Class::Heartbeat, Edge::Tart) => {
-            &[CrashBefore, CrashAfter, Error, TimeOut, LostAnswer, Slow]
+            &[CrashBefore, CrashDuring, CrashAfter, Error, TimeOut, LostAnswer, Slow]
         }
         (Class::Read, Edge::Kubernetes | Edge::Scaleway | Edge::Github) => {
             &[Error, Denied, TimeOut, Stale, Slow]

@@ -118,7 +118,8 @@ fn verdict(call: &Call, fault: Fault) -> Verdict {
         // A watch shows what it can; what it missed, it tells when it comes.
         Fault::Stale if call.verb == Verb::Watch => Verdict::Pass,
         Fault::Stale => Verdict::Stale(STALE.saturating_sub(Duration::from_nanos(1))),
-        Fault::TimeOut
+        Fault::CrashDuring
+        | Fault::TimeOut
         | Fault::Slow
         | Fault::Reboot
         | Fault::Fails

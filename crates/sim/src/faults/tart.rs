@@ -110,9 +110,9 @@ mod tests {
     use super::*;
     use crate::faults::{Ahead, Plan};
 
-    #[tokio::test(start_paused = true)]
-    async fn who_dies_after_a_creation_leaves_a_vm_that_is_whole() {
-        let choose = |ahead: &Ahead| (ahead.number == 0).then_some(Fault::CrashAfter);
+    /// An agent dies of `fault` when it makes a VM: what it leaves, and whether anybody could tell.
+    async fn dies(fault: Fault) -> (VmState, String) {
+        let choose = move |ahead: &Ahead| (ahead.number == 0).then_some(fault);
         let faults = Faults::new(Plan::Chosen(Box::new(choose)));
         let tart = SimTart::new(Clock::new(|| Timestamp::UNIX_EPOCH));
         let agent = Process::Agent("a".into());
@@ -136,10 +136,21 @@ mod tests {
         };
         let in_the_meantime = async {
             tokio::time::sleep(Duration::from_secs(10)).await;
-            gated.list().await.expect("it lives until then");
+            if fault == Fault::CrashAfter {
+                gated.list().await.expect("it lives until then");
+            }
         };
         tokio::join!(dies, in_the_meantime);
-        assert_eq!(tart.vms()[&vm].state, VmState::Created);
-        assert_eq!(faults.look(|steps| steps[0].answer.clone()), "ok");
+        (tart.vms()[&vm].state.clone(), faults.look(|steps| steps[0].answer.clone()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_dies_after_a_creation_leaves_a_vm_that_is_whole() {
+        assert_eq!(dies(Fault::CrashAfter).await, (VmState::Created, "ok".to_owned()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_dies_during_a_creation_leaves_a_part_of_a_vm() {
+        assert_eq!(dies(Fault::CrashDuring).await, (VmState::Partial, String::new()));
     }
 }

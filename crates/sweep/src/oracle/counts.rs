@@ -218,7 +218,13 @@ fn running_vms(cut: &Step, steps: &[Step]) -> usize {
 fn is_unheard(step: &Step) -> bool {
     matches!(
         step.fault,
-        Some(Fault::CrashAfter | Fault::LostAnswer | Fault::Late | Fault::CrashBefore)
+        Some(
+            Fault::CrashBefore
+                | Fault::CrashDuring
+                | Fault::CrashAfter
+                | Fault::LostAnswer
+                | Fault::Late
+        )
     )
 }
 

@@ -228,7 +228,7 @@ impl<'a> Heard<'a> {
     }
 
     fn survive(&mut self, step: &Step) {
-        if matches!(step.fault, Some(Fault::CrashBefore | Fault::CrashAfter)) {
+        if matches!(step.fault, Some(Fault::CrashBefore | Fault::CrashDuring | Fault::CrashAfter)) {
             self.0.retain(|(process, _), _| **process != step.process);
         }
     }
