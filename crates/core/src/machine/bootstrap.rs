@@ -110,12 +110,10 @@ fn failed(
 /// it is under the releasing name, and was rebooted once it was seen to do so.
 fn recover(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Option<Decision> {
     let (failures, tiers) = (seen.failures(), &limits.tiers);
-    let reason = match &host.state {
-        _ if Tiers::reached(tiers.max_attempts, failures) => Some(Reason::Swapping(failures)),
-        HostState::Stuck(state) if is_stuck(now, seen, state, limits) => {
-            Some(Reason::HostStuck(state.clone()))
-        }
-        _ => None,
+    let reason = if Tiers::reached(tiers.max_attempts, failures) {
+        Some(Reason::Swapping(failures))
+    } else {
+        stuck(now, seen, host, limits)
     };
     if let Some(reason) = reason.filter(|_| may_swap(seen)) {
         let swap = || rename(host, NameClass::releasing(&seen.marker()), reason);
@@ -138,10 +136,23 @@ fn recover(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Opt
     }
 }
 
-/// V5: a host that cannot even be tried is a bad one too, if that lasts.
-fn is_stuck(now: Timestamp, seen: &Observed, state: &str, limits: &Limits) -> bool {
-    let told = reason_since(&seen.object.status, &Reason::HostStuck(state.to_owned()));
-    limits.tiers.max_attempts > 0 && told.is_some_and(|at| since(now, at) >= limits.patience)
+/// V5: a host that cannot even be tried is a bad one too, if that lasts, be it in a state that
+/// should pass: none takes as long as our patience. Its reason stays what it was, for a new one
+/// would begin to last anew.
+fn stuck(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Option<Reason> {
+    let changing = |state: &str| Reason::HostChanging(state.to_owned());
+    let reasons = match &host.state {
+        HostState::Ready => vec![],
+        HostState::Reinstalling => vec![changing("reinstalling")],
+        HostState::Rebooting => vec![changing("rebooting"), Reason::Rebooted],
+        HostState::Changing(state) => vec![changing(state)],
+        HostState::Stuck(state) => vec![Reason::HostStuck(state.clone())],
+    };
+    let lasts = |reason: &Reason| {
+        let told = reason_since(&seen.object.status, reason);
+        told.is_some_and(|at| since(now, at) >= limits.patience)
+    };
+    reasons.into_iter().find(lasts).filter(|_| limits.tiers.max_attempts > 0)
 }
 
 /// Cluster API binds a Node once, so a host is exchanged only before that; and only one of the

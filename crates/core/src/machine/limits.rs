@@ -34,7 +34,8 @@ pub struct Limits {
     pub silent: Duration,
     /// How long a host may refuse to be wiped, deleted or used before it is given up.
     pub patience: Duration,
-    /// How long a last rename that Scaleway refuses is tried before the Machine goes without it.
+    /// How long the last thing that may help is tried before the Machine goes without it: a rename
+    /// that Scaleway refuses, or a wipe that it grants and nobody sees.
     pub insist: Duration,
     /// Longer than any order can be on its way: none is repeated before that.
     pub order: Duration,

@@ -13,6 +13,7 @@ use super::observed::{
     Release,
 };
 use super::reason::Reason;
+use super::status::reason_since;
 use super::upkeep::Upkeep;
 use super::{image, leftovers, order};
 use crate::Trouble;
@@ -348,8 +349,12 @@ fn wipe(
                 let why = format!("could not {}", trouble.message);
                 quarantine(now, seen, host, began, why, limits)
             }
-            Some(_) | None => request(seen, host, limits),
+            None if overdue => insist(now, seen, host, began, limits),
+            Some(_) | None => request(now, seen, host, began, Reason::Wiping, limits),
         },
+        HostState::Rebooting if overdue => {
+            quarantine(now, seen, host, began, "it is rebooting".into(), limits)
+        }
         HostState::Stuck(state) | HostState::Changing(state) if overdue => {
             quarantine(now, seen, host, began, format!("it is {state}"), limits)
         }
@@ -357,6 +362,25 @@ fn wipe(
         HostState::Changing(state) => wait(Reason::HostChanging(state.clone()), limits.look),
         HostState::Stuck(state) => wait(Reason::CannotWipe(state.clone()), limits.look),
     }
+}
+
+/// A wipe that is granted each time, and never seen to run. Maybe nobody was there to ask for it
+/// or to see it: so it is asked for a while longer, which begins when that is told.
+fn insist(
+    now: Timestamp,
+    seen: &Observed,
+    host: &Host,
+    began: Timestamp,
+    limits: &Limits,
+) -> Decision {
+    let state = "ready, and no wipe of it was seen to run";
+    let (asking, aside) = (Reason::CannotWipe(state.into()), Reason::Quarantined(String::new()));
+    let told = |reason| reason_since(&seen.object.status, reason);
+    let in_vain = told(&asking).is_some_and(|at| since(now, at) >= limits.insist);
+    if in_vain || told(&aside).is_some() {
+        return quarantine(now, seen, host, began, format!("it is {state}"), limits);
+    }
+    request(now, seen, host, began, asking, limits)
 }
 
 /// Wiped: into the pool, or aside if it failed too many owners. Some states of a host allow no
@@ -407,10 +431,20 @@ fn quarantine(
     rename(host, NameClass::quarantined(&host.id), reason)
 }
 
-/// Asks for the wipe.
-fn request(seen: &Observed, host: &Host, limits: &Limits) -> Decision {
-    let images = match &seen.images {
-        Images::Listed(images) => images,
+/// Asks for the wipe. Images that nobody can list hold it up for half of our patience: the type's
+/// default may not fit the fleet, but the disk is empty then.
+fn request(
+    now: Timestamp,
+    seen: &Observed,
+    host: &Host,
+    began: Timestamp,
+    reason: Reason,
+    limits: &Limits,
+) -> Decision {
+    let late = since(now, began) >= limits.patience / 2;
+    let image = match &seen.images {
+        Images::Listed(images) => image::newest(images, &seen.object.os),
+        Images::NotRead | Images::Failed(_) if late => None,
         Images::NotRead => {
             return wait(Reason::CannotRead("the images to wipe to".into()), limits.look);
         }
@@ -418,8 +452,7 @@ fn request(seen: &Observed, host: &Host, limits: &Limits) -> Decision {
             return wait(Reason::CannotRead(format!("the images to wipe to: {why}")), limits.look);
         }
     };
-    let image = image::newest(images, &seen.object.os);
-    act(Action::RequestWipe { server: host.id.clone(), image }, Reason::Wiping)
+    act(Action::RequestWipe { server: host.id.clone(), image }, reason)
 }
 
 /// The host is returned, gone or not ours: remove what else there is, then the finalizer.

@@ -220,6 +220,12 @@ fn effect_at(now: Timestamp, seen: &Observed) -> Decision {
     panic!("it tells the same again and again");
 }
 
+/// A reason was told, and since then no other.
+fn say(seen: &mut Observed, reason: &Reason, since: Timestamp) {
+    let decision = Decision { action: None, wake: None, reason: reason.clone() };
+    seen.object.status = status::status(since, seen, &decision);
+}
+
 /// The status that `seen` leads to.
 fn told(seen: &Observed) -> ScalewayAppleSiliconMachineStatus {
     status::status(now(), seen, &decide(now(), seen, &Limits::default()))

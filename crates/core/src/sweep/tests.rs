@@ -685,6 +685,38 @@ fn jobs() -> [Option<Job>; 3] {
     [None, job(None), job(Some(at(-6)))]
 }
 
+/// What a host may be installed with. Nobody looks before it can be.
+fn every_image(read: &HostRead) -> Vec<Images> {
+    let ready = matches!(read, HostRead::Seen(host) if host.state == HostState::Ready);
+    if !ready {
+        return vec![Images::NotRead];
+    }
+    let image = |id: &str, family: &str| Image {
+        id: id.into(),
+        name: format!("{family}-26.9"),
+        family: family.into(),
+        version: "26.9".into(),
+        beta: false,
+    };
+    let fitting = image("fitting", "macos-tahoe");
+    let other = image("other", "macos-sequoia");
+    vec![
+        Images::NotRead,
+        Images::Failed("503".into()),
+        Images::Listed(vec![]),
+        Images::Listed(vec![other, fitting]),
+    ]
+}
+
+/// P32: it fits the fleet that the host came from, if any of those that were read does.
+fn may_install(images: &Images, image: Option<&str>) -> bool {
+    let fits = |image: &Image| image.family == "macos-tahoe";
+    match images {
+        Images::Listed(listed) => listed.iter().find(|i| fits(i)).map(|i| i.id.as_str()) == image,
+        Images::NotRead | Images::Failed(_) => false,
+    }
+}
+
 /// Every host as it may be read: its name, what it does, or that it is not there.
 fn every_read() -> Vec<HostRead> {
     let names = ["pool-1", "fleet-x", "someones", "tuist-quarantine-1", "tuist-claim-pending-x"];
@@ -692,7 +724,8 @@ fn every_read() -> Vec<HostRead> {
     let states = [
         HostState::Ready,
         HostState::Reinstalling,
-        HostState::Changing("rebooting".into()),
+        HostState::Rebooting,
+        HostState::Changing("busy".into()),
         HostState::Stuck("error".into()),
     ];
     let names = names.map(str::to_owned).into_iter().chain(markers);
@@ -712,7 +745,7 @@ fn every_lease() -> Vec<HostLease> {
         LeaseHolder::Nobody,
         LeaseHolder::Us,
         LeaseHolder::Other("macs/a/gone".into()),
-        LeaseHolder::Other("macs/fleet-x/uid-of-fleet-x".into()),
+        LeaseHolder::Other(format!("macs/fleet-x/{UID}")),
     ];
     let of = |(bits, holder): (u32, &LeaseHolder)| {
         let mut lease = held(holder.clone());
@@ -726,6 +759,16 @@ fn every_lease() -> Vec<HostLease> {
         lease
     };
     (0..32).flat_map(|bits| holders.iter().map(move |holder| (bits, holder))).map(of).collect()
+}
+
+/// P1: its holder lives, with another host, and this one does not bear its name or its marker.
+fn is_spare(seen: &Seen, host: Option<&Host>) -> bool {
+    let fleet_x = |holder: &str| holder == format!("macs/fleet-x/{UID}");
+    let held = seen.lease.holder().is_some_and(fleet_x);
+    let has_other = seen.owners.by_server(&id(2)).any(|owner| owner.uid == UID);
+    let names = ["fleet-x".to_owned(), claiming(CLUSTER), releasing(CLUSTER)];
+    let unread = matches!(seen.host, HostRead::Failed(_));
+    held && has_other && !unread && !host.is_some_and(|host| names.contains(&host.name))
 }
 
 /// S4, LH1, LH16: what must hold before an effect of the sweep.
@@ -743,7 +786,9 @@ fn guard(task: &Task, seen: &Seen, policy: &Policy, action: &Action) {
     match action {
         Action::FreeLease => {
             let dead = matches!(task, Task::FreeLease(_)) && held_by_other && !holder_lives;
-            assert!((ours && !held_by_other) || (dead && !lease.moved), "{}", what());
+            let spare = matches!(task, Task::SpareLease { .. }) && is_spare(seen, host);
+            let may = (ours && !held_by_other) || ((dead || spare) && !lease.moved);
+            assert!(may, "{}", what());
         }
         Action::DeleteLease => {
             assert!(matches!(task, Task::DropLease { .. }) && !holder_lives, "{}", what());
@@ -785,25 +830,43 @@ fn guard(task: &Task, seen: &Seen, policy: &Policy, action: &Action) {
                     assert!(begun && wiped && lease.lease.owners_failed >= 3, "{}", what());
                 }
                 Action::Rename { .. } => assert!(!begun, "{}", what()),
-                _ => assert!(begun && !wiped && host.state == HostState::Ready, "{}", what()),
+                Action::RequestWipe { image } => {
+                    assert!(may_install(&seen.images, image.as_deref()), "P32: {}", what());
+                    assert!(begun && !wiped && host.state == HostState::Ready, "{}", what());
+                }
+                _ => unreachable!("{}", what()),
             }
         }
+    }
+}
+
+/// What is due, in a word.
+fn kind(task: &Task) -> &'static str {
+    match task {
+        Task::Host { .. } => "host",
+        Task::FreeLease(_) => "free",
+        Task::SpareLease { .. } => "spare",
+        Task::DropLease { .. } => "drop",
     }
 }
 
 #[test]
 fn in_every_state_that_allows_it_the_guard_of_a_destructive_effect_holds() {
     // G6: the whole abstract state space of one host, for each thing that may be due.
-    let owners = [vec![], vec![owner("fleet-x", None)], vec![owner("other", Some(1))]];
+    let fleet_x = |server| vec![Owner { uid: UID.into(), ..owner("fleet-x", server) }];
+    let owners = [vec![], fleet_x(None), fleet_x(Some(2)), vec![owner("other", Some(1))]];
     let tasks = [
         Task::Host { zone: zone(), server: id(1) },
         Task::FreeLease(id(1)),
+        Task::SpareLease { zone: zone(), server: id(1) },
         Task::DropLease { zone: zone(), server: id(1) },
     ];
     let mut reached = BTreeSet::new();
-    for read in every_read() {
-        for (lease, owners) in every_lease().iter().flat_map(|l| owners.iter().map(move |o| (l, o)))
-        {
+    let leases = every_lease();
+    for (read, images) in
+        every_read().iter().flat_map(|r| every_image(r).into_iter().map(move |i| (r, i)))
+    {
+        for (lease, owners) in leases.iter().flat_map(|l| owners.iter().map(move |o| (l, o))) {
             for (policy, job) in policies().iter().flat_map(|p| jobs().map(|job| (p.clone(), job)))
             {
                 let owners = Owners::new(owners.clone());
@@ -814,16 +877,19 @@ fn in_every_state_that_allows_it_the_guard_of_a_destructive_effect_holds() {
                     lease: lease.clone(),
                     owners,
                     job,
-                    images: Images::Listed(vec![]),
+                    images: images.clone(),
                 };
                 for task in &tasks {
                     let Some(action) = decide(at(0), task, &seen, &policy).action else { continue };
                     guard(task, &seen, &policy, &action);
-                    reached.insert(action.word());
+                    reached.insert((kind(task), action.word()));
                 }
             }
         }
     }
+    let spare = ("spare", Action::FreeLease.word());
+    assert!(reached.contains(&spare), "{reached:?}");
+    let reached: BTreeSet<&str> = reached.into_iter().map(|(_, word)| word).collect();
     let all = Action::WORDS.into_iter().filter(|word| *word != Action::CLEAN_UP);
     assert_eq!(reached, all.collect(), "each effect is reached, and so its guard asked");
 }

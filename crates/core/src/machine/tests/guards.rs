@@ -1,8 +1,9 @@
 //! What must hold before a host is touched.
 
+mod overdue;
 mod rules;
 
-use rules::{EFFECTS, kind, may};
+use rules::{EFFECTS, is_overdue, kind, may};
 
 use super::*;
 use crate::Streak;
@@ -219,6 +220,8 @@ fn guarded(dimensions: &[Dimension]) -> (usize, BTreeSet<&'static str>) {
         let last = seen.object.deleting_since.is_some() && !seen.object.finalizer;
         let timed = decision.action.is_some() || decision.wake.is_some() || last;
         assert!(timed, "V6: nothing would wake it: {decision:?} in {seen:#?}");
+        let waits = decision.action.is_none() && is_overdue(seen);
+        assert!(!waits, "V1: it waits for ever: {decision:?} in {seen:#?}");
         if let Some(action) = &decision.action {
             assert!(may(seen, action), "{action:?} in {seen:#?}");
             reached.insert(kind(action));

@@ -245,6 +245,25 @@ fn a_host_that_is_locked_before_its_first_bootstrap_is_exchanged_after_a_while()
 }
 
 #[test]
+fn a_host_in_a_state_that_does_not_pass_is_exchanged_after_a_while() {
+    // V5: before its first bootstrap, and after the reboot that was to recover it.
+    let states =
+        [HostState::Rebooting, HostState::Reinstalling, HostState::Changing("busy".into())];
+    for (state, failures) in states.iter().flat_map(|state| [(state, 0), (state, 3)]) {
+        let seen = with_host(failed(failures), |host| host.state = state.clone());
+        let told = told(&seen);
+        let seen = with(seen, |seen| seen.object.status = told);
+        let at =
+            |minutes, seen: &Observed| effect_at(now() + Duration::from_mins(minutes), seen).action;
+        assert_eq!(at(29, &seen), None, "{state:?}");
+        let to = NameClass::releasing(&seen.marker());
+        assert_eq!(at(30, &seen), Some(rename(NAME, &to)), "{state:?}, {failures}");
+        let provisioned = with(seen, |seen| seen.object.machine_is_bound = true);
+        assert_eq!(at(30, &provisioned), None, "{state:?}: Cluster API knows it");
+    }
+}
+
+#[test]
 fn a_host_that_fails_at_once_is_rebooted_once_and_exchanged_once_at_their_times() {
     // LH21: 30 reboots and 27 wipes in 20 seconds, on the system before us.
     let limits = Limits::default();

@@ -11,6 +11,7 @@ pub fn all() -> Vec<Row> {
         left_rows(),
         locked,
         unwipeable_rows(),
+        overdue_rows(),
         terminate_rows(),
         ordered_rows(),
         gone_rows(),
@@ -370,6 +371,75 @@ fn unwipeable_rows() -> Vec<Row> {
             Some(Action::RemoveFinalizer),
             Reason::LeftToSweep,
         ),
+    ]
+}
+
+/// Releases that nothing refuses, and that do not end (V1).
+fn overdue_rows() -> Vec<Row> {
+    let releasing_name = NameClass::releasing(&fresh().marker());
+    let aside = || Some(rename(&releasing_name, &NameClass::quarantined(&server())));
+    let asked = || Some(Action::RequestWipe { server: server(), image: None });
+    let unseen = "ready, and no wipe of it was seen to run";
+    let in_state =
+        |minutes, state| with_host(deleting(releasing(minutes)), |host| host.state = state);
+    // One that nobody saw run, and for how long that has been told.
+    let told = |reason: Reason, seconds| {
+        with(deleting(releasing(31)), |seen| say(seen, &reason, seconds_ago(seconds)))
+    };
+    let unlisted = |minutes| {
+        with(deleting(releasing(minutes)), |seen| seen.images = Images::Failed("503".into()))
+    };
+    vec![
+        (
+            "rebooting for a while",
+            in_state(29, HostState::Rebooting),
+            None,
+            Reason::HostChanging("rebooting".into()),
+        ),
+        (
+            "rebooting for half an hour",
+            in_state(30, HostState::Rebooting),
+            aside(),
+            Reason::Quarantined("it is rebooting".into()),
+        ),
+        (
+            "busy for half an hour",
+            in_state(30, HostState::Changing("busy".into())),
+            aside(),
+            Reason::Quarantined("it is busy".into()),
+        ),
+        ("wiped in vain for a while", deleting(releasing(29)), asked(), Reason::Wiping),
+        (
+            "wiped in vain for half an hour, or nobody was there to ask",
+            deleting(releasing(30)),
+            asked(),
+            Reason::CannotWipe(unseen.into()),
+        ),
+        (
+            "wiped in vain, which is not told for long",
+            told(Reason::CannotWipe(unseen.into()), 59),
+            asked(),
+            Reason::CannotWipe(unseen.into()),
+        ),
+        (
+            "wiped in vain, which is told for long",
+            told(Reason::CannotWipe(unseen.into()), 60),
+            aside(),
+            Reason::Quarantined(format!("it is {unseen}")),
+        ),
+        (
+            "wiped in vain, and told that it is set aside",
+            told(Reason::Quarantined(format!("it is {unseen}")), 0),
+            aside(),
+            Reason::Quarantined(format!("it is {unseen}")),
+        ),
+        (
+            "no image is listed for a while",
+            unlisted(14),
+            None,
+            Reason::CannotRead("the images to wipe to: 503".into()),
+        ),
+        ("no image is listed for long", unlisted(15), asked(), Reason::Wiping),
     ]
 }
 

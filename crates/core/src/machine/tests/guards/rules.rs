@@ -227,7 +227,7 @@ fn may_rename(case: &Case<'_>, lease: &Lease, host: &Host, to: &str) -> bool {
     let (seen, living) = (case.seen, case.living);
     // S24: a job of ours; what is on a Node of another's is not.
     let busy = case.is_our_node(None) && seen.guests.iter().any(|guest| guest.busy);
-    let stuck = host.state != HostState::Ready || seen.trouble.is_some();
+    let stuck = host.state != HostState::Ready || seen.trouble.is_some() || is_in_vain(seen, lease);
     match NameClass::read(to, seen.object.pool_prefix.as_deref().unwrap_or_default()) {
         // LH1, LH22: wiped, and by us.
         NameClass::Pool => case.is_one_of(&[Release::Marked]) && lease.is_wiped(),
@@ -258,6 +258,29 @@ fn may_rename(case: &Case<'_>, lease: &Lease, host: &Host, to: &str) -> bool {
         }
         NameClass::OldMarker => false,
     }
+}
+
+/// Whether half an hour was not enough to see a wipe run, nor the minute for which that is told.
+fn is_in_vain(seen: &Observed, lease: &Lease) -> bool {
+    let status = &seen.object.status;
+    let told = status.conditions.iter().find(|condition| condition.type_ == "Ready");
+    let since = |minutes| status.since.is_some_and(|at| at <= minutes_ago(minutes));
+    let enough = match told.and_then(|condition| condition.reason.as_deref()) {
+        Some("CannotWipe") => since(1),
+        Some("Quarantined") => true,
+        _ => false,
+    };
+    enough && lease.releasing_at.is_some_and(|at| at <= minutes_ago(30))
+}
+
+/// V1: whether a host that was seen has been on its way back for longer than anybody waits. A
+/// living Machine may wait for a pool.
+pub fn is_overdue(seen: &Observed) -> bool {
+    let (case, object) = (Case::of(seen), &seen.object);
+    let long =
+        case.lease.and_then(|lease| lease.releasing_at).is_some_and(|at| at <= minutes_ago(30));
+    let goes = !case.living || object.pool_prefix.is_some();
+    long && goes && case.may_act() && case.holds() && case.is_one_of(&[Release::Marked])
 }
 
 /// G17: never for who did not ask, never blindly.
