@@ -43,8 +43,9 @@ pub use drain::{is_postponed, wants_drain};
 pub(crate) use leftovers::{remove_access, remove_account, remove_node};
 pub use limits::{Limits, Tiers};
 pub use observed::{
-    Bootstrap, Bound, Candidate, Candidates, Credentials, Guest, Host, HostRead, HostState, Image,
-    Images, Lease, LeaseHolder, Name, Node, Object, Observed, Ordered, Pause, Release,
+    Bootstrap, Bound, Builder, Candidate, Candidates, Credentials, Guest, Host, HostRead,
+    HostState, Image, Images, Lease, LeaseHolder, Name, Node, Object, Observed, Ordered, Pause,
+    Release,
 };
 pub use reason::{PoolCounts, Reason};
 pub use status::status;

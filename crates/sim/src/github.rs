@@ -46,6 +46,8 @@ struct State {
     assertions: BTreeSet<String>,
     /// Runners by id: whose, and their names.
     runners: BTreeMap<u64, (String, String)>,
+    /// The names of those that have a job.
+    busy: BTreeSet<String>,
     calls: u64,
 }
 
@@ -99,6 +101,16 @@ impl SimGithub {
         let mut state = self.state();
         let id = state.runners.keys().next_back().map_or(1, |last| last + 1);
         state.runners.insert(id, (org.to_owned(), name.to_owned()));
+    }
+
+    /// A runner gets a job, or ends it.
+    pub fn set_busy(&self, name: &str, busy: bool) {
+        let mut state = self.state();
+        if busy {
+            state.busy.insert(name.to_owned());
+        } else {
+            state.busy.remove(name);
+        }
     }
 
     /// The names of all runners, in the order in which they registered.
@@ -180,7 +192,9 @@ impl SimGithub {
         let is = |of: &str, name: &str| of == org && wanted.is_none_or(|wanted| wanted == name);
         let named = state.runners.iter().filter(|(_, (of, name))| is(of, name));
         let listed: Vec<Value> =
-            named.map(|(id, (_, name))| json!({"id": id, "name": name})).collect();
+            named.map(|(id, (_, name))| {
+                json!({"id": id, "name": name, "busy": state.busy.contains(name)})
+            }).collect();
         (StatusCode::OK, json!({"total_count": listed.len(), "runners": listed}))
     }
 
@@ -188,8 +202,15 @@ impl SimGithub {
         if let Some(refused) = self.refused(org, access) {
             return refused;
         }
-        let removed = id.parse().ok().and_then(|id: u64| self.state().runners.remove(&id));
-        match removed {
+        let mut state = self.state();
+        let found = id.parse().ok().and_then(|id: u64| Some((id, state.runners.get(&id)?.clone())));
+        if let Some((_, (_, name))) = &found
+            && state.busy.contains(name)
+        {
+            let text = format!("Bad request - Runner \"{name}\" is still running a job\"");
+            return message(StatusCode::UNPROCESSABLE_ENTITY, &text);
+        }
+        match found.and_then(|(id, _)| state.runners.remove(&id)) {
             Some(_) => (StatusCode::NO_CONTENT, Value::Null),
             None => message(StatusCode::NOT_FOUND, "Not Found"),
         }

@@ -123,6 +123,9 @@ pub enum Action {
     Compare(ServerId),
     /// End the bootstrap that runs beside this loop.
     StopBootstrap,
+    /// Remove the Mac's own runner at GitHub, so that no job comes to it any more; GitHub refuses
+    /// that while it has one.
+    RemoveRunner,
     /// Let no new Pod come to the Node.
     Cordon {
         /// UID that the Node must still have.
@@ -241,6 +244,7 @@ impl Action {
             | Self::DeleteIdentity { .. }
             | Self::StartUpkeep(_)
             | Self::Compare(_)
+            | Self::RemoveRunner
             | Self::Cordon { .. }
             | Self::Drain { .. }
             | Self::Uncordon { .. }
@@ -287,6 +291,7 @@ impl Action {
             Self::StartUpkeep(_) => "begin the upkeep",
             Self::Compare(_) => "compare the Mac's configuration with that of its take-over",
             Self::StopBootstrap => "end the bootstrap",
+            Self::RemoveRunner => "remove the Mac's own runner",
             Self::Cordon { .. } => "cordon the Node",
             Self::Drain { .. } => Self::DRAIN[0],
             Self::Uncordon { .. } => Self::DRAIN[1],

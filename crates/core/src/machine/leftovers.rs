@@ -9,14 +9,20 @@ use jiff::Timestamp;
 use super::action::{Action, Exactly, Identity};
 use super::decide::{Decision, act, since, wait};
 use super::limits::Limits;
-use super::observed::{Bound, Guest, HostRead, LeaseHolder, Node, Observed, Release};
+use super::observed::{Bound, Builder, Guest, HostRead, LeaseHolder, Node, Observed, Release};
 use super::reason::Reason;
+
+/// Where a job of a Mac that builds for GitHub runs, for people.
+const OWN_RUNNER: &str = "its own GitHub runner";
 
 /// LH24: nobody else drains these Macs. Idle Pods go; a running job is waited for.
 pub(super) fn empty(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Decision> {
     let node = ours(seen).filter(|node| node.ready || !is_dead(now, node, limits))?;
     if !node.cordoned {
         return Some(act(Action::Cordon { uid: node.uid.clone() }, Reason::Emptying));
+    }
+    if let Some(decision) = builder(now, seen, limits) {
+        return Some(decision);
     }
     let idle = seen.guests.iter().find(|guest| !guest.busy && !guest.deleting);
     if let Some(guest) = idle {
@@ -34,11 +40,28 @@ pub(super) fn busy(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<D
     job(now, seen, limits)
 }
 
+/// The same of the Mac's own runner, whose jobs are no Pods. It goes before it gets another one;
+/// nobody waits long for GitHub itself.
+fn builder(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Decision> {
+    let soon = waited(now, seen) < limits.empty;
+    match seen.builder {
+        Builder::None => None,
+        Builder::Busy => is_patient(now, seen)
+            .then(|| wait(Reason::WaitingForJob(OWN_RUNNER.to_owned()), limits.look)),
+        Builder::Idle => soon.then(|| act(Action::RemoveRunner, Reason::Emptying)),
+        Builder::Unknown => soon.then(|| wait(Reason::Emptying, limits.look)),
+    }
+}
+
+/// Whether a job may still go on.
+fn is_patient(now: Timestamp, seen: &Observed) -> bool {
+    seen.object.drain_timeout.is_none_or(|timeout| waited(now, seen) < timeout)
+}
+
 fn job(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Decision> {
-    let waited = waited(now, seen);
-    let patient = seen.object.drain_timeout.is_none_or(|timeout| waited < timeout);
+    let patient = is_patient(now, seen);
     let guest = seen.guests.iter().find(|guest| guest.busy && patient)?;
-    let pod = format!("{}/{}", guest.namespace, guest.name);
+    let pod = format!("Pod {}/{}", guest.namespace, guest.name);
     Some(wait(Reason::WaitingForJob(pod), limits.look))
 }
 

@@ -36,6 +36,8 @@ pub struct Observed {
     pub node: Option<Node>,
     /// Pods bound to that Node.
     pub guests: Vec<Guest>,
+    /// The Mac's own runner at GitHub, read only before it is emptied.
+    pub builder: Builder,
     /// Its Mac may be emptied for an update: no other of its fleet is, or is about to be.
     pub may_drain: bool,
     /// The bootstrap that runs beside this loop.
@@ -495,4 +497,18 @@ impl Observed {
     pub fn failures(&self) -> u32 {
         u32::try_from(self.object.status.bootstrap_attempts.unwrap_or(0)).unwrap_or(0)
     }
+}
+
+/// A Mac's own runner at GitHub, whose jobs run on the Mac itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Builder {
+    /// None is registered, or nobody asked.
+    #[default]
+    None,
+    /// It waits for a job.
+    Idle,
+    /// It has a job.
+    Busy,
+    /// GitHub does not tell.
+    Unknown,
 }

@@ -361,7 +361,7 @@ impl fmt::Display for Reason {
             }
             Self::HostReleased(why) => write!(f, "{why}: looking for another host"),
             Self::NodeOfOther(id) => write!(f, "the Node of its name belongs to {id}"),
-            Self::WaitingForJob(pod) => write!(f, "waiting for the job in Pod {pod} to end"),
+            Self::WaitingForJob(pod) => write!(f, "waiting for the job in {pod} to end"),
             Self::CannotWipe(state) => write!(f, "cannot wipe its host, which is {state}"),
             Self::Quarantined(why) => write!(f, "its host is set aside: {why}"),
             Self::ReleaseSkipped(why) => write!(f, "its host is not returned: {why}"),

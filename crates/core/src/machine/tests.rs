@@ -136,6 +136,7 @@ fn fresh() -> Observed {
         name: Name::Ours,
         node: None,
         guests: vec![],
+        builder: Builder::None,
         may_drain: false,
         bootstrap: Bootstrap::None,
         upkeep: Upkeep::Idle(Some(Looked { at: now(), generation: Some(1) })),

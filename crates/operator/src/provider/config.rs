@@ -6,7 +6,7 @@ use std::time::Duration;
 use applecart_api::keys::{label, owned};
 use applecart_api::machine::GhActionsRunner;
 use applecart_core::Outcome;
-use applecart_core::machine::Upkept;
+use applecart_core::machine::{Builder, Upkept};
 use applecart_mac::{GithubRunner, HostConfig, HostKey, Password, PerHost, Target, UserName};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -25,8 +25,8 @@ use crate::calls::{self, ReadError};
 /// SHA-256 in base64, without padding.
 const FINGERPRINT_CHARS: usize = 43;
 
-/// Longest wait for GitHub to forget a runner: a deletion does not wait for it.
-const REMOVE_RUNNER_WITHIN: Duration = Duration::from_secs(5);
+/// Longest wait for what GitHub says of a runner: a deletion does not wait for it.
+const ASK_GITHUB_WITHIN: Duration = Duration::from_secs(5);
 
 /// Begins the bootstrap of the object's Mac beside the loop.
 pub async fn start(context: &Context, turn: &Turn) -> Outcome {
@@ -226,20 +226,55 @@ async fn github_app(
     Ok((app, org))
 }
 
+/// What the Mac's own runner does, if the object asks for one.
+pub async fn builder(context: &Context, turn: &Turn) -> Builder {
+    let Some(wanted) = &turn.object.spec.gh_actions_runner else { return Builder::None };
+    let read = async {
+        let (app, org) = github_app(context, turn, wanted).await.map_err(|error| chain(&error))?;
+        let name = &turn.seen.object.name;
+        context.github.is_busy(&app, &org, name).await.map_err(|error| chain(&error))
+    };
+    match within(read).await {
+        Ok(None) => Builder::None,
+        Ok(Some(false)) => Builder::Idle,
+        Ok(Some(true)) => Builder::Busy,
+        Err(error) => {
+            tracing::warn!(error, "nobody can tell whether the Mac's own runner has a job");
+            Builder::Unknown
+        }
+    }
+}
+
+/// Removes the Mac's own runner before it gets another job.
+pub async fn end_builder(context: &Context, turn: &Turn) -> Outcome {
+    match end_runner(context, turn).await {
+        Ok(()) => Outcome::Done,
+        Err(error) => Outcome::Failed(error),
+    }
+}
+
 /// C5: the runner of a host that is wiped or gone cannot come back. Nobody waits for GitHub: what
 /// fails is told, and GitHub forgets a runner by itself that was offline for two weeks.
 pub async fn remove_runner(context: &Context, turn: &Turn) {
-    let Some(wanted) = &turn.object.spec.gh_actions_runner else { return };
+    if let Err(error) = end_runner(context, turn).await {
+        tracing::warn!(error, "the GitHub runner of a host that was wiped is still registered");
+    }
+}
+
+async fn end_runner(context: &Context, turn: &Turn) -> Result<(), String> {
+    let Some(wanted) = &turn.object.spec.gh_actions_runner else { return Ok(()) };
     let remove = async {
         let (app, org) = github_app(context, turn, wanted).await.map_err(|error| chain(&error))?;
         let name = &turn.seen.object.name;
         context.github.remove_runner(&app, &org, name).await.map_err(|error| chain(&error))
     };
-    let late = || Err("GitHub takes too long".to_owned());
-    let removed = tokio::time::timeout(REMOVE_RUNNER_WITHIN, remove).await;
-    if let Err(error) = removed.unwrap_or_else(|_| late()) {
-        tracing::warn!(error, "the GitHub runner of a host that was wiped is still registered");
-    }
+    within(remove).await
+}
+
+/// What comes of asking GitHub, unless that takes too long.
+async fn within<T>(asked: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let answered = tokio::time::timeout(ASK_GITHUB_WITHIN, asked).await;
+    answered.unwrap_or_else(|_| Err("GitHub takes too long".to_owned()))
 }
 
 fn label_of(fleet: &str) -> (String, String) {

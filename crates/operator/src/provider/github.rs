@@ -153,20 +153,41 @@ impl Github {
         Ok(text)
     }
 
+    /// Whether the runner of `org` that is called `name` has a job, if there is one.
+    pub async fn is_busy(
+        &self,
+        app: &App,
+        org: &str,
+        name: &str,
+    ) -> Result<Option<bool>, GithubError> {
+        let access = self.access(app).await?.text;
+        let runners = self.runners(org, name, &access).await?;
+        let busy = |runner: &Value| runner["busy"].as_bool().unwrap_or(false);
+        Ok((!runners.is_empty()).then(|| runners.iter().any(busy)))
+    }
+
     /// Removes the runner of `org` that is called `name`, if there is one.
     pub async fn remove_runner(&self, app: &App, org: &str, name: &str) -> Result<(), GithubError> {
         let access = self.access(app).await?.text;
-        let path = format!("/orgs/{org}/actions/runners");
-        let named = format!("{path}?name={name}");
-        let found = self.call("its runners", Method::GET, &named, &access, StatusCode::OK).await?;
-        let runners = found["runners"].as_array().map(Vec::as_slice).unwrap_or_default();
-        // Whatever else GitHub lists: only this one is ours.
-        for id in runners.iter().filter(|r| r["name"] == name).filter_map(|r| r["id"].as_u64()) {
-            let one = format!("{path}/{id}");
+        for id in self.runners(org, name, &access).await?.iter().filter_map(|r| r["id"].as_u64()) {
+            let one = format!("/orgs/{org}/actions/runners/{id}");
             let gone = StatusCode::NO_CONTENT;
             self.call("the end of a runner", Method::DELETE, &one, &access, gone).await?;
         }
         Ok(())
+    }
+
+    /// The runners of this name. Whatever else GitHub lists: only these are ours.
+    async fn runners(
+        &self,
+        org: &str,
+        name: &str,
+        access: &SecretString,
+    ) -> Result<Vec<Value>, GithubError> {
+        let named = format!("/orgs/{org}/actions/runners?name={name}");
+        let found = self.call("its runners", Method::GET, &named, access, StatusCode::OK).await?;
+        let runners = found["runners"].as_array().cloned().unwrap_or_default();
+        Ok(runners.into_iter().filter(|runner| runner["name"] == name).collect())
     }
 
     /// A token of the app where it is installed.

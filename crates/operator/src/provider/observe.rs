@@ -12,7 +12,8 @@ use applecart_api::ids::{CrUid, ProviderId, ServerId, Zone};
 use applecart_api::keys::{annotation, finalizer, label};
 use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineSpec};
 use applecart_core::machine::{
-    Bound, Candidates, Credentials, Host, HostRead, Images, Name, Object, Observed, Ordered, Pause,
+    Bound, Builder, Candidates, Credentials, Host, HostRead, Images, Name, Object, Observed,
+    Ordered, Pause,
 };
 use futures::TryFutureExt;
 use jiff::Timestamp;
@@ -78,6 +79,7 @@ pub async fn observe(
             name: Name::NotRead,
             node: None,
             guests: vec![],
+            builder: Builder::None,
             may_drain: false,
             bootstrap: context.bootstraps.of(&uid),
             upkeep: context.bootstraps.upkeep_of(&uid),

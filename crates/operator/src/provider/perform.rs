@@ -83,6 +83,7 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
             context.bootstraps.stop(&turn.seen.object.uid);
             Outcome::Done
         }
+        Action::RemoveRunner => config::end_builder(context, turn).await,
         Action::Cordon { .. }
         | Action::Drain { .. }
         | Action::Uncordon { .. }

@@ -1,16 +1,21 @@
 //! A Mac that builds images: its Machine asks for a runner of GitHub's on the Mac itself.
 
+use std::time::Duration;
+
 use applecart_sim::world::{NAMESPACE, World};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, ResourceExt};
 use serde_json::json;
+use tokio::time::Instant;
 
-use super::steps::{Kind, empty_fleet, first, fleet, reach};
+use super::steps::{Kind, empty_fleet, first, fleet, reach, scale};
 
 /// Whose runners they are.
 const ORGANISATION: &str = "tuist";
+/// How long its job takes.
+const JOB: Duration = Duration::from_mins(2);
 /// The Secret with the app that registers them.
 const APP: &str = "app";
 /// Both halves of the app's key.
@@ -31,7 +36,8 @@ pub async fn begin(world: &World) -> Result<(), String> {
     fleet(world, 1).await
 }
 
-/// The Machine asks for a runner, which registers itself; then the Machine goes.
+/// The Machine asks for a runner, which registers itself and gets a job; then the Machine goes, and
+/// the job ends first (LH24).
 pub async fn register(world: &World) -> Result<(), String> {
     let (machine, host) = first(world)?;
     let (name, mac) = (machine.name_any(), world.mac(&host.id).ok_or("no Mac")?);
@@ -40,5 +46,15 @@ pub async fn register(world: &World) -> Result<(), String> {
     let job = format!("actions.runner.{ORGANISATION}.{name}");
     reach("the runner", || mac.job_runs(&job)).await?;
     world.github().register(ORGANISATION, &name);
+    world.github().set_busy(&name, true);
+    scale(world, 0).await?;
+    let end = Instant::now() + JOB;
+    while Instant::now() < end {
+        if world.scaleway().wipes(&host.id) > 0 {
+            return Err("builder: it was wiped under its job".to_owned());
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    world.github().set_busy(&name, false);
     empty_fleet(world).await
 }

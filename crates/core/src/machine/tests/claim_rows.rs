@@ -469,7 +469,7 @@ fn recovery_rows() -> Vec<Row> {
                 s.guests = vec![Guest { busy: true, ..guest("job") }];
             }),
             None,
-            Reason::WaitingForJob("runners/job".into()),
+            Reason::WaitingForJob("Pod runners/job".into()),
         ),
         (
             "failed three times, and a job ran there for longer than a drain may last",

@@ -109,14 +109,23 @@ const FIT: Dimension = (5, |seen, way| {
 const RETIRING: Dimension = (2, |seen, way| the_host(seen).retiring = way == 1);
 const PREFIX: Dimension =
     (2, |seen, way| seen.object.pool_prefix = [Some("pool-".into()), None][way].clone());
-const GUESTS: Dimension = (6, |seen, way| {
+const GUESTS: Dimension = (8, |seen, way| {
     seen.node = (way > 0).then(|| Node { cordoned: way != 1, ..node() });
     let (idle, busy) = (guest("idle"), Guest { busy: true, ..guest("job") });
     let forced = Guest { deleting: true, forced: true, ..guest("forced") };
     let freed = Guest { agent_finalizer: false, ..forced.clone() };
-    seen.guests = [vec![], vec![idle.clone()], vec![idle], vec![busy], vec![forced], vec![freed]]
-        [way]
-        .clone();
+    let pods = [vec![], vec![idle.clone()], vec![idle], vec![busy], vec![forced], vec![freed]];
+    seen.guests = pods.get(way).cloned().unwrap_or_default();
+    // And the Mac's own runner.
+    seen.builder = match way {
+        6 => Builder::Idle,
+        7 => Builder::Busy,
+        _ => Builder::None,
+    };
+    // Nobody waits long for GitHub.
+    if way == 6 {
+        seen.object.deleting_since = seen.object.deleting_since.map(|_| now());
+    }
 });
 /// No Pod, or a job.
 const JOB: Dimension = (2, |seen, way| {
@@ -255,7 +264,7 @@ const KEEPING: &[&str] =
 const UPDATING: &[&str] = &["Drain", "Uncordon"];
 const RECOVERING: &[&str] = &["Reboot", "Cordon", "DeleteGuest"];
 const RETURNING: &[&str] = &["NoteReleasing", "RequestWipe", "NoteWiped", "NoteQuarantined"];
-const EMPTYING: &[&str] = &["DeleteGuest", "FreeGuest", "DeleteNode"];
+const EMPTYING: &[&str] = &["RemoveRunner", "DeleteGuest", "FreeGuest", "DeleteNode"];
 const CLEANING: &[&str] = &["DeleteGuest", "FreeGuest", "DeleteNode", "DeleteCredentials"];
 const DELETING: &[&str] = &["NoteDelete", "DeleteServer", "ScheduleDeletion"];
 const ENDING: &[&str] = &["DeleteIdentity", "RemoveFinalizer"];
@@ -267,7 +276,7 @@ const TELLING: &[&str] = &["AddFinalizer", "WriteStatus", "BlockMove"];
 fn every_kind_of_effect_is_reached_somewhere() {
     let tables = [
         CLAIMING, PREPARING, KEEPING, UPDATING, RECOVERING, RETURNING, CLEANING, DELETING, ENDING,
-        LEAVING, ORDERING, TELLING,
+        EMPTYING, LEAVING, ORDERING, TELLING,
     ];
     let reached: BTreeSet<&str> = tables.concat().into_iter().collect();
     assert_eq!(reached, EFFECTS.iter().copied().collect());

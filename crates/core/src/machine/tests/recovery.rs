@@ -230,7 +230,7 @@ fn a_host_with_a_job_is_not_exchanged_under_it() {
         seen.node = Some(Node { cordoned: true, ..node() });
         seen.guests = vec![Guest { busy: true, ..guest("job") }];
     });
-    assert_eq!(effect(&seen).reason, Reason::WaitingForJob("runners/job".into()));
+    assert_eq!(effect(&seen).reason, Reason::WaitingForJob("Pod runners/job".into()));
 }
 
 #[test]

@@ -6,6 +6,7 @@ pub fn all() -> Vec<Row> {
     let locked = unnameable_rows();
     [
         release_rows(),
+        builder_rows(),
         wipe_rows(),
         wiped_rows(),
         left_rows(),
@@ -20,6 +21,60 @@ pub fn all() -> Vec<Row> {
     .flatten()
     .chain(strange_release_rows())
     .collect()
+}
+
+/// Of Macs that build for GitHub: their jobs are no Pods.
+fn builder_rows() -> Vec<Row> {
+    let releasing = NameClass::releasing(&fresh().marker());
+    let on_node =
+        || with(deleting(bootstrapped()), |s| s.node = Some(Node { cordoned: true, ..node() }));
+    vec![
+        (
+            "a job runs on the Mac itself (LH24)",
+            with(on_node(), |s| s.builder = Builder::Busy),
+            None,
+            Reason::WaitingForJob("its own GitHub runner".into()),
+        ),
+        (
+            "a job runs on the Mac itself, and longer than it may",
+            with(on_node(), |s| {
+                s.builder = Builder::Busy;
+                s.object.drain_timeout = Some(Duration::ZERO);
+            }),
+            Some(rename(NAME, &releasing)),
+            Reason::Releasing,
+        ),
+        (
+            "a job ran on the Mac itself, and its Node is dead",
+            with(on_node(), |s| {
+                s.builder = Builder::Busy;
+                s.node = Some(silent(300));
+            }),
+            Some(rename(NAME, &releasing)),
+            Reason::Releasing,
+        ),
+        (
+            "the Mac's own runner waits for a job",
+            with(on_node(), |s| s.builder = Builder::Idle),
+            Some(Action::RemoveRunner),
+            Reason::Emptying,
+        ),
+        (
+            "GitHub does not tell whether the Mac's own runner has a job",
+            with(on_node(), |s| s.builder = Builder::Unknown),
+            None,
+            Reason::Emptying,
+        ),
+        (
+            "GitHub tells nothing for long, and is not waited for",
+            with(on_node(), |s| {
+                s.builder = Builder::Unknown;
+                s.object.deleting_since = Some(minutes_ago(60));
+            }),
+            Some(rename(NAME, &releasing)),
+            Reason::Releasing,
+        ),
+    ]
 }
 
 fn release_rows() -> Vec<Row> {
@@ -55,7 +110,7 @@ fn release_rows() -> Vec<Row> {
             "a job runs",
             on_node(vec![busy.clone()], true),
             None,
-            Reason::WaitingForJob("runners/job".into()),
+            Reason::WaitingForJob("Pod runners/job".into()),
         ),
         (
             "a job runs, but its Node is dead",
@@ -67,7 +122,7 @@ fn release_rows() -> Vec<Row> {
             "a job runs, and its agent is silent for a moment",
             with(on_node(vec![busy], true), |s| s.node = Some(silent(299))),
             None,
-            Reason::WaitingForJob("runners/job".into()),
+            Reason::WaitingForJob("Pod runners/job".into()),
         ),
         (
             "a job runs, and only the server id is left of what names its host (LH24)",
@@ -76,7 +131,7 @@ fn release_rows() -> Vec<Row> {
                 s.object.status.server_id = Some(SERVER.into());
             }),
             None,
-            Reason::WaitingForJob("runners/job".into()),
+            Reason::WaitingForJob("Pod runners/job".into()),
         ),
         ("empty", on_node(vec![], true), Some(rename(NAME, &releasing)), Reason::Releasing),
         (
@@ -526,7 +581,7 @@ fn terminate_rows() -> Vec<Row> {
                 s.guests = vec![Guest { busy: true, ..guest("job") }];
             }),
             None,
-            Reason::WaitingForJob("runners/job".into()),
+            Reason::WaitingForJob("Pod runners/job".into()),
         ),
         (
             "to be deleted, noted",

@@ -18,9 +18,9 @@ use secrecy::{ExposeSecret, SecretString};
 use super::binding::said;
 use super::{Turn, fleet, names};
 use crate::calls::{self, ReadError};
-use crate::provider::Context;
 use crate::provider::leftovers::{Left, exactly, exactly_of};
 use crate::provider::memory::Kit;
+use crate::provider::{Context, config};
 
 /// The Node, its Pods, the identity and the Secrets, as far as this stage looks at them.
 pub async fn read(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
@@ -47,6 +47,9 @@ pub async fn read(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
     if parting || draining || (!settled && !working && turn.seen.node.is_some()) {
         turn.seen.guests = guests(&context.client, &name).await?;
     }
+    if is_to_be_emptied(&turn.seen) {
+        turn.seen.builder = config::builder(context, turn).await;
+    }
     let now = context.clock.now();
     turn.seen.may_drain = wants_drain(now, &turn.seen, &context.settings.limits)
         && context.drains.is_its_turn(&context.store, &turn.object, now);
@@ -57,6 +60,16 @@ pub async fn read(context: &Context, turn: &mut Turn) -> Result<(), ReadError> {
         secrets(context, turn).await?;
     }
     Ok(())
+}
+
+/// Whether what runs on a Mac that somebody hears of decides when it goes.
+fn is_to_be_emptied(seen: &Observed) -> bool {
+    let kept = matches!(
+        &seen.bound,
+        Bound::To { lease, host: HostRead::Seen(host), .. }
+            if lease.releasing_at.is_none() && host.name == seen.object.name
+    );
+    seen.object.deleting_since.is_some() && kept && seen.node.is_some()
 }
 
 /// Whether a living object's host is leaving it, or has left.

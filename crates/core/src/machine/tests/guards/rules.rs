@@ -20,7 +20,8 @@ effects! {
     TakeLease NoteMarked NoteReleasing NoteWiped NoteDelete NoteQuarantined NoteHealthy NoteMoving
     ClearLease ReturnLease LeaveLease Rename RequestWipe Reboot DeleteServer ScheduleDeletion
     NoteOrder Create StoreCredentials DeleteCredentials CreateIdentity DeleteIdentity StartBootstrap
-    StartUpkeep Compare StopBootstrap Cordon Drain Uncordon DeleteGuest FreeGuest DeleteNode
+    StartUpkeep Compare StopBootstrap RemoveRunner Cordon Drain Uncordon DeleteGuest FreeGuest
+    DeleteNode
 }
 
 /// What an effect is judged by.
@@ -172,7 +173,8 @@ pub fn may(seen: &Observed, action: &Action) -> bool {
         | Action::ClearLease(_)
         | Action::ReturnLease(_)
         | Action::LeaveLease(_) => may_lease(&case, action),
-        Action::Cordon { .. }
+        Action::RemoveRunner
+        | Action::Cordon { .. }
         | Action::Drain { .. }
         | Action::Uncordon { .. }
         | Action::DeleteGuest { .. }
@@ -226,7 +228,8 @@ fn may_change(case: &Case<'_>, action: &Action) -> bool {
 fn may_rename(case: &Case<'_>, lease: &Lease, host: &Host, to: &str) -> bool {
     let (seen, living) = (case.seen, case.living);
     // S24: a job of ours; what is on a Node of another's is not.
-    let busy = case.is_our_node(None) && seen.guests.iter().any(|guest| guest.busy);
+    let job = seen.guests.iter().any(|guest| guest.busy) || seen.builder == Builder::Busy;
+    let busy = case.is_our_node(None) && job;
     let stuck = host.state != HostState::Ready || seen.trouble.is_some() || is_in_vain(seen, lease);
     match NameClass::read(to, seen.object.pool_prefix.as_deref().unwrap_or_default()) {
         // LH1, LH22: wiped, and by us.
@@ -364,6 +367,7 @@ fn may_clear(case: &Case<'_>) -> bool {
 fn may_empty(case: &Case<'_>, action: &Action) -> bool {
     let guests = &case.seen.guests;
     match action {
+        Action::RemoveRunner => case.may_empty() && case.seen.builder == Builder::Idle,
         Action::Cordon { uid } => case.may_empty() && case.is_our_node(Some(uid)),
         // V7: the update waits, and nobody else's of its fleet for longer.
         Action::Drain { uid } => {
