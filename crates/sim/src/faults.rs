@@ -211,9 +211,9 @@ impl Faults {
 
     /// How long ago the last fault of this kind was, if there was one.
     #[must_use]
-    pub fn since_the_last(&self, is: impl Fn(Fault) -> bool) -> Option<Duration> {
+    pub fn since_the_last(&self, is: impl Fn(&Step) -> bool) -> Option<Duration> {
         let state = self.state();
-        let last = state.steps.iter().rev().find(|step| step.fault.is_some_and(&is))?;
+        let last = state.steps.iter().rev().find(|step| step.fault.is_some() && is(step))?;
         Some(state.began.elapsed().saturating_sub(last.at))
     }
 

@@ -215,6 +215,12 @@ impl SimMac {
         self.power_on();
     }
 
+    /// What it calls this boot.
+    #[must_use]
+    pub fn boot_session(&self) -> String {
+        self.lock().model.boot_session()
+    }
+
     /// Nothing is left on the disk but what the factory put there, as a wipe begins.
     pub fn erase(&self) {
         let mut state = self.lock();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use applecart_api::clock::Clock;
-use applecart_sim::faults::{Fault, Faults, Plan, Step};
+use applecart_sim::faults::{Edge, Fault, Faults, Plan, Step};
 use applecart_sim::oracle::Safety;
 use applecart_sim::world::{self, SecretsSeen, World, WorldSettings};
 use futures::future::OptionFuture;
@@ -32,8 +32,11 @@ pub const SWEPT: Duration = Duration::from_hours(1);
 /// What was begun before all was right is over so long after it: a status is told, a look that was
 /// due is taken.
 const SETTLE: Duration = Duration::from_secs(15);
-/// Whoever waits for an answer that never comes gives up within a minute, and then goes on.
-const ANSWER: Duration = Duration::from_secs(75);
+/// Whoever waits for an answer that never comes gives up within a minute, and then goes on: all
+/// steps on a Mac take half of that.
+const ANSWER: Duration = Duration::from_secs(90);
+/// The same for an answer of a Mac: a file may take two minutes.
+const ANSWER_OF_A_MAC: Duration = Duration::from_secs(150);
 /// How long after that it is looked at again: longer than a Node may be silent.
 const REST: Duration = Duration::from_secs(75);
 /// How long a controller takes to see what is late: it looks every ten seconds, and Kubernetes does
@@ -347,8 +350,10 @@ async fn rest(faults: &Faults) -> Result<(), String> {
 fn held_up(faults: &Faults) -> Duration {
     let left = |ago: Option<Duration>, most: Duration| most.saturating_sub(ago.unwrap_or(most));
     // What a watch lost is seen when it is listed anew.
-    let dropped = faults.since_the_last(|fault| fault == Fault::Drop);
-    left(dropped, CONVERGE).max(left(faults.since_the_last(|_| true), ANSWER))
+    let dropped = faults.since_the_last(|step| step.fault == Some(Fault::Drop));
+    let on_a_mac = faults.since_the_last(|step| step.edge == Edge::Ssh);
+    let unanswered = left(faults.since_the_last(|_| true), ANSWER);
+    left(dropped, CONVERGE).max(left(on_a_mac, ANSWER_OF_A_MAC)).max(unanswered)
 }
 
 /// What went wrong has its time to come right.

@@ -178,7 +178,12 @@ fn excused(what: &str, faults: &[&Step], steps: &[Step]) -> usize {
         }
         // Two leaders end each other's bootstraps, and each counts the one that a power cut ended:
         // the third is a tier.
-        "reboot" => step.fault == Some(Fault::Reboot) && two_lead(),
+        // Whoever died between counting a try of a password and its login may have tried it: after
+        // two of them it is not tried again in this boot (S18).
+        "reboot" => {
+            (step.fault == Some(Fault::Reboot) && two_lead())
+                || (is_crash(step) && is_tried_out(steps))
+        }
         _ => false,
     };
     let once_more = faults.iter().filter(excuse).count();
@@ -190,6 +195,24 @@ fn excused(what: &str, faults: &[&Step], steps: &[Step]) -> usize {
         0
     };
     once_more + ended
+}
+
+fn is_crash(step: &Step) -> bool {
+    matches!(step.fault, Some(Fault::CrashBefore | Fault::CrashDuring | Fault::CrashAfter))
+}
+
+/// Whether a try of a password was counted twice on a Mac, and nobody lived to forget the first.
+fn is_tried_out(steps: &[Step]) -> bool {
+    let mut tries: BTreeMap<&str, usize> = BTreeMap::new();
+    steps.iter().filter(|step| step.edge == Edge::Ssh && step.succeeded()).any(|step| {
+        let mac = step.call.split_whitespace().next().unwrap_or_default();
+        if !step.call.contains("password-tries") {
+            return false;
+        }
+        let counted = tries.entry(mac).or_default();
+        *counted = if step.call.contains("kern.bootsessionuuid") { *counted + 1 } else { 0 };
+        *counted > 1
+    })
 }
 
 /// How many VMs were started and not removed on the Mac whose power `cut` took.

@@ -1,6 +1,6 @@
 //! Stories of an API server that is gone for long, and of clocks that jump, in mid-claim.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use applecart_core::pod::VmName;
@@ -46,17 +46,26 @@ fn all_have_hosts(world: &World) -> bool {
     super::all(world, MACHINES, |machine: &Value| !machine["status"]["serverID"].is_null())
 }
 
-/// Every VM that runs, and how often its Mac started and stopped any.
-fn vms(world: &World) -> BTreeMap<String, (usize, usize)> {
-    let running = world.sight().tarts().flat_map(|(_, tart)| {
-        let calls = tart.calls();
-        let name = move |vm: VmName| (vm.to_string(), (calls.starts, calls.stops));
-        tart.running().into_iter().map(name).collect::<Vec<_>>()
+/// What there is of VMs on the Macs that run any: their names, how often any was started and
+/// stopped there, by what the Mac calls this boot.
+type Vms = BTreeMap<String, (Vec<VmName>, usize, usize)>;
+
+fn vms(world: &World) -> Vms {
+    let running = world.sight().tarts().filter_map(|(id, tart)| {
+        let (names, calls) = (Vec::from_iter(tart.running()), tart.calls());
+        let boot = world.mac(&id)?.boot_session();
+        (!names.is_empty()).then_some((boot, (names, calls.starts, calls.stops)))
     });
     running.collect()
 }
 
-fn untouched(world: &World, before: &BTreeMap<String, (usize, usize)>) -> Result<(), String> {
+/// Whether the VMs are as before, but for those of a Mac that lost its power.
+fn untouched(world: &World, before: &Vms) -> Result<(), String> {
     let now = vms(world);
-    if now == *before { Ok(()) } else { Err(format!("outage: VMs are {now:?}, were {before:?}")) }
+    let macs = world.sight().tarts().filter_map(|(id, _)| world.mac(&id));
+    let boots: BTreeSet<String> = macs.map(|mac| mac.boot_session()).collect();
+    match before.iter().find(|(boot, vms)| boots.contains(*boot) && now.get(*boot) != Some(vms)) {
+        None => Ok(()),
+        Some((_, were)) => Err(format!("outage: VMs are {now:?}, were {were:?}")),
+    }
 }
