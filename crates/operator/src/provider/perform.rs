@@ -83,8 +83,8 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
             context.bootstraps.stop(&turn.seen.object.uid);
             Outcome::Done
         }
-        Action::RemoveRunner => config::end_builder(context, turn).await,
-        Action::Cordon { .. }
+        Action::RemoveRunner
+        | Action::Cordon { .. }
         | Action::Drain { .. }
         | Action::Uncordon { .. }
         | Action::DeleteCredentials(_)
@@ -129,6 +129,9 @@ async fn clear_out(context: &Context, turn: &Turn, action: &Action) -> Outcome {
     context.memory.accounts.forget(machine);
     if let Some(change) = of_node(action, context.clock.now()) {
         return change_node(context, machine, &change).await;
+    }
+    if *action == Action::RemoveRunner {
+        return config::end_builder(context, turn).await;
     }
     let namespace = &context.settings.namespace;
     Left { client: &context.client, namespace, machine }.remove(action).await
