@@ -1,7 +1,7 @@
 //! Performs one [`Action`]. One effect, and no choice left to make.
 
 use applecart_api::cluster_api::Cluster;
-use applecart_api::ids::{ServerId, Zone};
+use applecart_api::ids::{ProviderId, ServerId, Zone};
 use applecart_api::keys::{annotation, finalizer, lease as key, owned};
 use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineStatus};
 use applecart_core::Outcome;
@@ -29,10 +29,7 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         Action::RemoveFinalizer => patch(context, turn, finalizers(turn, None)).await,
         Action::WriteStatus(status) => write_status(context, turn, status).await,
         Action::RecordBootstrap(status) => record_bootstrap(context, turn, status).await,
-        Action::SetProviderId(id) => {
-            let id = id.as_ref().map(ToString::to_string);
-            patch(context, turn, json!({"spec": {"providerID": id}})).await
-        }
+        Action::SetProviderId(id) => set_provider_id(context, turn, id.as_ref()).await,
         Action::BlockMove(block) => {
             let value = block.then_some("true");
             annotate(context, turn, json!({annotation::BLOCK_MOVE: value})).await
@@ -147,6 +144,11 @@ async fn record_bootstrap(
         context.bootstraps.stop(&turn.seen.object.uid);
     }
     outcome
+}
+
+async fn set_provider_id(context: &Context, turn: &Turn, id: Option<&ProviderId>) -> Outcome {
+    let id = id.map(ToString::to_string);
+    patch(context, turn, json!({"spec": {"providerID": id}})).await
 }
 
 /// What a note adds to what is known of a host.
