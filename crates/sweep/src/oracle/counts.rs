@@ -176,14 +176,13 @@ fn excused(what: &str, faults: &[&Step], steps: &[Step]) -> usize {
                 && step.process.is_runner_pools()
                 && made.iter().any(|call| step.call.starts_with(call))
         }
-        // Two leaders end each other's bootstraps, and each counts the one that a power cut ended:
-        // the third is a tier.
+        // Two leaders end each other's bootstraps, and each counts its own: where one that would
+        // have succeeded is ended or held up, the third that fails is a tier.
         // Whoever died between counting a try of a password and its login may have tried it: after
         // two of them it is not tried again in this boot (S18).
-        "reboot" => {
-            (step.fault == Some(Fault::Reboot) && two_lead())
-                || (is_crash(step) && is_tried_out(steps))
-        }
+        "reboot" => two_lead() || (is_crash(step) && is_tried_out(steps)),
+        // And the eighth that one of them counts is an exchange, though the other's just succeeded.
+        NODE_LEASE | "create nodes" | "delete nodes" => two_lead(),
         _ => false,
     };
     let once_more = faults.iter().filter(excuse).count();
