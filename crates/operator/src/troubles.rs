@@ -31,6 +31,19 @@ struct Failure {
     retry_at: Timestamp,
     too_early: bool,
     streaks: Vec<Streak>,
+    /// What another effect failed with before.
+    before: Option<Box<Failure>>,
+}
+
+impl Failure {
+    /// This one, or what was before it, if that is of another effect than this.
+    fn other_than(self, tried: &str) -> Option<Box<Self>> {
+        if self.tried == tried {
+            return self.before;
+        }
+        // No chain of them: two that fail in turn would make it longer each time.
+        Some(Box::new(Self { before: None, streaks: Vec::new(), ..self }))
+    }
 }
 
 impl Troubles {
@@ -103,10 +116,14 @@ impl Troubles {
             Some(streak) => (streak.times, streak.retry_at) = (before.saturating_add(1), own),
             None => streaks.push(Streak { tried, since: now, times: 1, retry_at: own }),
         }
-        let lasting = earlier.filter(|earlier| is_usual && !earlier.usual);
+        let (lasting, earlier) = match earlier {
+            Some(earlier) if is_usual && !earlier.usual => (Some(earlier), None),
+            earlier => (None, earlier),
+        };
         let fresh = |streaks| {
             let (message, at, too_early) = (format!("{tried}: {said}"), now, false);
-            Failure { tried, usual: is_usual, message, at, retry_at, too_early, streaks }
+            let before = earlier.and_then(|earlier| earlier.other_than(tried));
+            Failure { tried, usual: is_usual, message, at, retry_at, too_early, streaks, before }
         };
         let failure = match lasting {
             Some(lasting) => Failure { streaks, ..lasting },
@@ -119,11 +136,11 @@ impl Troubles {
     /// This effect of `key` succeeded, which says nothing about its others.
     fn end(&self, key: &str, tried: &'static str) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(failure) = last.get_mut(key) else { return };
-        failure.streaks.retain(|streak| streak.tried != tried);
-        failure.usual |= failure.tried == tried;
-        if failure.streaks.is_empty() {
-            last.remove(key);
+        let Some(mut failure) = last.remove(key) else { return };
+        let mut streaks = std::mem::take(&mut failure.streaks);
+        streaks.retain(|streak| streak.tried != tried);
+        if let Some(other) = failure.other_than(tried) {
+            last.insert(key.to_owned(), Failure { streaks, ..*other });
         }
     }
 
@@ -161,6 +178,7 @@ mod tests {
         fail("try");
         fail("write the status");
         troubles.settle("a", "write the status", &Outcome::Done, true, now);
+        assert_eq!(troubles.of("a").map(|trouble| trouble.tried), Some("try"), "it lasts");
         fail("try");
         let trouble = troubles.of("a").expect("a trouble");
         assert_eq!(trouble.due_in(now), Some(Duration::from_secs(2)), "the second time");

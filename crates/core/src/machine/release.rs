@@ -409,9 +409,12 @@ fn hand_over(
     rename(host, NameClass::pool(prefix, &host.id), Reason::Releasing)
 }
 
-/// Whether the last thing that failed was a rename.
+/// Whether a rename failed since anything succeeded: the status that tells of it may have, too.
 fn is_refused(seen: &Observed) -> bool {
-    seen.trouble.as_ref().is_some_and(|trouble| trouble.tried == Action::RENAME)
+    let renames = |tried: &str| tried == Action::RENAME;
+    seen.trouble.as_ref().is_some_and(|trouble| {
+        renames(trouble.tried) || trouble.streaks.iter().any(|streak| renames(streak.tried))
+    })
 }
 
 /// A host that nobody can wipe is set aside for a person; if it cannot even be renamed, its Lease

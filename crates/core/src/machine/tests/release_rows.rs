@@ -529,6 +529,12 @@ fn unnameable_rows() -> Vec<Row> {
             quarantined(),
         ),
         (
+            "the same, and that could not be told",
+            untold(refused(Action::RENAME, 3, 31, claimed(31, locked()))),
+            Some(Action::NoteQuarantined(server())),
+            quarantined(),
+        ),
+        (
             "well, and its name refused for an hour: nobody's right is read as a bad host",
             claimed(60, HostState::Ready),
             Some(rename(NAME, &releasing_name)),
@@ -799,4 +805,12 @@ fn strange_release_rows() -> Vec<Row> {
             Reason::CannotRead("its host".into()),
         ),
     ]
+}
+
+/// What failed could not be told either.
+fn untold(seen: Observed) -> Observed {
+    with(seen, |seen| match &mut seen.trouble {
+        Some(trouble) => trouble.tried = "write the status",
+        None => panic!("no trouble"),
+    })
 }
