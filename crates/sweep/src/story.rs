@@ -23,6 +23,8 @@ use steps::{empty_fleet, fleet, has_host, reach};
 const OVERLAP: Duration = Duration::from_mins(4);
 /// How long eight bootstraps take that fail at once, with the waits between them, and an exchange.
 const EIGHT_FAILURES: Duration = Duration::from_hours(1);
+/// How long Cluster API may take to make a Machine of what it saw before nobody wanted one.
+const CLUSTER_API: Duration = Duration::from_secs(30);
 /// Names of Machines here, by which an orphan is known.
 const CLAIM_PREFIX: &str = "macs-";
 /// How long a host may not be deleted yet: its Lease goes when it does, after any silence.
@@ -342,7 +344,10 @@ impl Story {
     pub async fn play(self, world: &World) -> Result<(), String> {
         match self {
             Self::Claim => fleet(world, 1).await,
-            Self::Release | Self::DeleteAnywhere | Self::Legacy | Self::LegacyStranded => {
+            Self::Release | Self::Legacy | Self::LegacyStranded => empty_fleet(world).await,
+            Self::DeleteAnywhere => {
+                scale(world, 0).await?;
+                tokio::time::sleep(CLUSTER_API).await;
                 empty_fleet(world).await
             }
             Self::EarlyDelete | Self::TwoLeadersEarly => {
