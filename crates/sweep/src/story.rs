@@ -344,7 +344,9 @@ impl Story {
     pub async fn play(self, world: &World) -> Result<(), String> {
         match self {
             Self::Claim => fleet(world, 1).await,
-            Self::Release | Self::Legacy | Self::LegacyStranded => empty_fleet(world).await,
+            Self::Release | Self::Legacy | Self::LegacyStranded | Self::TwoLeadersRelease => {
+                empty_fleet(world).await
+            }
             Self::DeleteAnywhere => {
                 scale(world, 0).await?;
                 tokio::time::sleep(CLUSTER_API).await;
@@ -368,7 +370,6 @@ impl Story {
                 world.stop(&Process::Provider);
                 fleet(world, 1).await
             }
-            Self::TwoLeadersRelease => empty_fleet(world).await,
             Self::Roll => hosts::roll(world).await,
             Self::Refill => hosts::refill(world).await,
             Self::Terminate | Self::TwoLeadersTerminate => {
