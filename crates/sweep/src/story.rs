@@ -347,11 +347,7 @@ impl Story {
             Self::Release | Self::Legacy | Self::LegacyStranded | Self::TwoLeadersRelease => {
                 empty_fleet(world).await
             }
-            Self::DeleteAnywhere => {
-                scale(world, 0).await?;
-                tokio::time::sleep(CLUSTER_API).await;
-                empty_fleet(world).await
-            }
+            Self::DeleteAnywhere => want_none(world).await,
             Self::EarlyDelete | Self::TwoLeadersEarly => {
                 reach("a host claimed", || has_host(world)).await?;
                 empty_fleet(world).await
@@ -420,6 +416,13 @@ async fn one_leader(world: &World, machines: usize) -> Result<(), String> {
     fleet(world, machines).await?;
     world.start_again(&Process::SecondProvider);
     Ok(())
+}
+
+/// Nobody wants a Machine any more, at a moment at which there may be none yet.
+async fn want_none(world: &World) -> Result<(), String> {
+    scale(world, 0).await?;
+    tokio::time::sleep(CLUSTER_API).await;
+    empty_fleet(world).await
 }
 
 async fn grow_and_shrink(world: &World, sizes: &[u32]) -> Result<(), String> {
