@@ -207,7 +207,7 @@ impl SimGithub {
         if let Some((_, (_, name))) = &found
             && state.busy.contains(name)
         {
-            let text = format!("Bad request - Runner \"{name}\" is still running a job\"");
+            let text = format!("Bad request - Runner \"{name}\" is still running a job");
             return message(StatusCode::UNPROCESSABLE_ENTITY, &text);
         }
         match found.and_then(|(id, _)| state.runners.remove(&id)) {

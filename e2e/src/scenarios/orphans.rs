@@ -1,8 +1,6 @@
 //! Hosts whose objects vanished, and objects whose hosts did: the sweep, active, at short
 //! intervals.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result, ensure};
 use kube::Client;
 use serde_json::{Value, json};
@@ -39,9 +37,10 @@ pub async fn a_force_deleted_machines_host_is_returned_by_the_sweep_and_nothing_
     fleet.freeze_provider(true)?;
     objects::orphan(&client, &mac).await?;
     fleet.freeze_provider(false)?;
-    while refusals(&fleet, "first_sighting").await? <= before {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
+    wait::until("a first sighting", async || {
+        Ok((refusals(&fleet, "first_sighting").await? > before).then_some(()))
+    })
+    .await?;
     // A first sighting is not enough. Whoever is killed from here on, it comes back.
     fleet.second_provider(ground.control_plane().await?)?;
     fleet.disturb(true);

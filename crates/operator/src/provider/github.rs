@@ -73,7 +73,7 @@ pub enum GithubError {
         said: String,
     },
     /// An answer without what was asked for.
-    #[error("GitHub answered {what} without a token")]
+    #[error("GitHub was asked for {what}, and its answer has none")]
     Malformed {
         /// What was asked for.
         what: &'static str,
@@ -162,8 +162,9 @@ impl Github {
     ) -> Result<Option<bool>, GithubError> {
         let access = self.access(app).await?.text;
         let runners = self.runners(org, name, &access).await?;
-        let busy = |runner: &Value| runner["busy"].as_bool().unwrap_or(false);
-        Ok((!runners.is_empty()).then(|| runners.iter().any(busy)))
+        let busy: Option<Vec<bool>> = runners.iter().map(|r| r["busy"].as_bool()).collect();
+        let busy = busy.ok_or(GithubError::Malformed { what: "its runners" })?;
+        Ok((!busy.is_empty()).then(|| busy.contains(&true)))
     }
 
     /// Removes the runner of `org` that is called `name`, if there is one.
@@ -186,7 +187,8 @@ impl Github {
     ) -> Result<Vec<Value>, GithubError> {
         let named = format!("/orgs/{org}/actions/runners?name={name}");
         let found = self.call("its runners", Method::GET, &named, access, StatusCode::OK).await?;
-        let runners = found["runners"].as_array().cloned().unwrap_or_default();
+        let runners = found["runners"].as_array().cloned();
+        let runners = runners.ok_or(GithubError::Malformed { what: "its runners" })?;
         Ok(runners.into_iter().filter(|runner| runner["name"] == name).collect())
     }
 

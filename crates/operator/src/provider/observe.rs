@@ -134,7 +134,7 @@ pub async fn read_afresh(context: &Context, turn: &mut Turn) -> Result<(), ReadE
     binding::read_host(context, turn, server, lease).await;
     let seen = &mut turn.seen;
     (seen.node, seen.guests, seen.identity) = (None, vec![], BTreeMap::new());
-    seen.credentials = Credentials::default();
+    (seen.credentials, seen.builder) = (Credentials::default(), Builder::None);
     surroundings::read(context, turn).await
 }
 
