@@ -82,6 +82,11 @@ pub mod lease {
     pub const HOLDER: &str = "applecart.dev/holder";
     /// Annotation: the zone that the host stands in.
     pub const ZONE: &str = "applecart.dev/zone";
+    /// Annotation: the pool of its last owner, to which it goes back whoever returns it.
+    pub const POOL: &str = "applecart.dev/pool";
+    /// Annotation: the name of its last owner. A host that still bears it, and has no owner any
+    /// more, is an orphan.
+    pub const CLAIMED_AS: &str = "applecart.dev/claimed-as";
     /// Annotation: when the host was seen under its holder's claiming name.
     pub const MARKED_AT: &str = "applecart.dev/marked-at";
     /// Annotation: when a wipe was last seen to run.

@@ -34,6 +34,7 @@ mod observe;
 mod orders;
 mod perform;
 mod reads;
+mod reboots;
 mod rehearse;
 mod rests;
 mod settings;
@@ -113,6 +114,7 @@ struct Context {
     rests: rests::Rests,
     memory: memory::Memory,
     orders: orders::Orders,
+    reboots: reboots::Reboots,
     drains: drains::Drains,
     bootstraps: bootstraps::Bootstraps,
     fleet_keys: fleet_keys::FleetKeys,
@@ -170,6 +172,7 @@ impl Provider {
             rests: rests::Rests::default(),
             memory: memory::Memory::new(self.settings.list_fresh),
             orders: orders::Orders::default(),
+            reboots: reboots::Reboots::default(),
             drains: drains::Drains::default(),
             client: self.client,
             scaleway: self.scaleway,

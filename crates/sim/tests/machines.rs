@@ -246,6 +246,34 @@ async fn a_host_that_fails_at_once_is_rebooted_once_and_exchanged_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reboot_that_is_granted_and_never_comes_is_asked_for_once_and_the_exchange_follows() {
+    // S12, V5
+    let world = world(2, 0);
+    during(&world, async {
+        for host in world.scaleway().hosts() {
+            if host.name.starts_with(POOL_PREFIX) {
+                lock_out(&world, &host.id);
+            }
+        }
+        scale(&world, 1).await;
+        until(&world, "a claim", || machine(&world)["spec"]["providerID"].is_string()).await;
+        let bad = machine(&world)["status"]["serverID"].as_str().unwrap_or_default().to_owned();
+        let granted = json!({
+            "id": bad, "name": machine(&world)["metadata"]["name"], "type": "M2-L", "status": "rebooting",
+            "zone": "fr-par-1", "project_id": bad, "delivered": true,
+        });
+        let rule = Rule::next(Operation::RebootServer, Verdict::FailBefore(Answer::ok(&granted)));
+        world.scaleway().add_rule(rule.for_ever());
+        let bad: ServerId = bad.parse().expect("a server id");
+        let returned = || host(&world, &bad).name == format!("{POOL_PREFIX}{bad}");
+        until(&world, "the exchange", returned).await;
+        assert_eq!(calls(&world, Operation::RebootServer), 1);
+        assert_eq!(calls(&world, Operation::ReinstallServer), 1);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_becomes_of_a_host_by_anybodys_hand_is_told_and_changes_nothing() {
     // LH16
     let world = world(1, 1);

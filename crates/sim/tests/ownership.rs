@@ -9,7 +9,7 @@ use applecart_api::clock::Clock;
 use applecart_api::ids::ServerId;
 use applecart_api::keys::{annotation, lease};
 use applecart_mac::paths;
-use applecart_sim::faults::{Class, Fault, Faults, Plan, Process};
+use applecart_sim::faults::{Class, Fault, Faults, Plan, Process, Step};
 use applecart_sim::mac::SimMac;
 use applecart_sim::oracle::Safety;
 use applecart_sim::scaleway::{Answer, HostView, Operation, Rule, Verdict};
@@ -362,6 +362,38 @@ async fn nothing_is_taken_for_an_object_that_a_delete_took_from_under_its_new_fi
         assert_eq!(signed, Vec::<String>::new());
         let leases = world.api().objects("leases.coordination.k8s.io");
         assert!(!leases.iter().any(|lease| name(lease).starts_with("host-")), "a host was taken");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_password_that_could_not_be_stored_after_the_claim_is_stored_later() {
+    // LH3: first, when it is stored; then the same claim, and from there on all is refused.
+    let calm = Faults::new(Plan::Chosen(Box::new(|_| None)));
+    let seen = world(1, 1, Some(calm.clone()));
+    during(&seen, async { drop(ready(&seen).await) }).await;
+    let is_stored = |step: &Step| {
+        step.process == Process::Provider
+            && step.class == Class::Effect
+            && step.call.contains("-bootstrap")
+    };
+    let stored = calm.look(|steps| steps.iter().find(|s| is_stored(s)).map(|s| s.number));
+    let stored = stored.expect("a password is stored");
+    let open = Arc::new(AtomicBool::new(false));
+    let is_open = open.clone();
+    let faults = Faults::new(Plan::Chosen(Box::new(move |ahead| {
+        let refused = ahead.number >= stored && ahead.class == Class::Effect;
+        (refused && !is_open.load(Ordering::Relaxed)).then_some(Fault::Denied)
+    })));
+    let world = world(1, 1, Some(faults.clone()));
+    during(&world, async {
+        let claimed = || machine(&world)["spec"]["providerID"].is_string();
+        until(&world, "a claim", claimed).await;
+        sleep(Duration::from_mins(10)).await;
+        assert!(faults.look(|steps| steps.iter().any(is_stored)), "it was tried");
+        assert_ne!(says(&world, "Ready").0, "True", "nothing was stored");
+        open.store(true, Ordering::Relaxed);
+        ready(&world).await;
     })
     .await;
 }

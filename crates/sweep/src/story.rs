@@ -225,7 +225,14 @@ impl Story {
         let usual = Install::default();
         match self {
             Self::LegacyStranded => Install { default_pool: false, ..usual },
-            Self::ForceDelete | Self::TwoLeadersSweep => {
+            // Which pool a host goes back to, its Lease alone says.
+            Self::ForceDelete => Install {
+                claim_prefix: Some(CLAIM_PREFIX),
+                sweep_interval: SOON,
+                default_pool: false,
+                ..usual
+            },
+            Self::TwoLeadersSweep => {
                 Install { claim_prefix: Some(CLAIM_PREFIX), sweep_interval: SOON, ..usual }
             }
             Self::Terminate
@@ -236,7 +243,8 @@ impl Story {
             | Self::TwoLeadersTerminate
             | Self::Namesakes => Install { sweep_interval: SOON, ..usual },
             Self::SweepRace => {
-                Install { claim_prefix: Some(CLAIM_PREFIX), sweep_interval: HASTE, ..usual }
+                let claim_prefix = Some(CLAIM_PREFIX);
+                Install { claim_prefix, sweep_interval: HASTE, default_pool: false, ..usual }
             }
             _ => usual,
         }

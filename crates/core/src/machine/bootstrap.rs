@@ -107,7 +107,7 @@ fn failed(
 }
 
 /// The tiers of recovery. Each is a one-shot that only its success uses up: a host is swapped once
-/// it is under the releasing name, and was rebooted once it was seen to do so.
+/// it is under the releasing name, and was rebooted once that was granted, or it was seen to do so.
 fn recover(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Option<Decision> {
     let (failures, tiers) = (seen.failures(), &limits.tiers);
     let reason = if Tiers::reached(tiers.max_attempts, failures) {
@@ -124,6 +124,10 @@ fn recover(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Opt
     }
     let rebooted = seen.object.status.bootstrap_reboot_issued == Some(true);
     match host.state {
+        // S12: maybe nobody saw it, and it is over; asked again, it would never come to an end.
+        HostState::Ready if !rebooted && seen.reboot_granted => {
+            Some(wait(Reason::Rebooted, limits.look))
+        }
         HostState::Ready if !rebooted => {
             let reboot = || act(Action::Reboot(host.id.clone()), Reason::Rebooting(failures));
             Some(leftovers::busy(now, seen, limits).unwrap_or_else(reboot))

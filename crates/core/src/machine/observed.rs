@@ -44,6 +44,8 @@ pub struct Observed {
     pub bootstrap: Bootstrap,
     /// The same steps, on a Mac that was bootstrapped.
     pub upkeep: Upkeep,
+    /// This process asked for the reboot that so many failures call for, and Scaleway granted it.
+    pub reboot_granted: bool,
     /// The generation of the spec that the bootstrap or the upkeep is for, if there is one.
     pub run_of: Option<i64>,
     /// The last effect that failed, if that was the last thing that happened.

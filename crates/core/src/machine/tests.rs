@@ -140,6 +140,7 @@ fn fresh() -> Observed {
         may_drain: false,
         bootstrap: Bootstrap::None,
         upkeep: Upkeep::Idle(Some(Looked { at: now(), generation: Some(1) })),
+        reboot_granted: false,
         run_of: None,
         trouble: None,
         contested_until: None,

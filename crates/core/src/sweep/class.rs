@@ -67,10 +67,17 @@ pub struct Names {
 }
 
 impl Names {
-    /// Pools are those of the policy and of every live object.
+    /// Pools are those of the policy, of every live object, and of these Leases: the pool of
+    /// objects that are all gone is one all the same.
     #[must_use]
-    pub fn new(cluster: &ClusterId, policy: &Policy, owners: &Owners) -> Self {
+    pub fn new<'a>(
+        cluster: &ClusterId,
+        policy: &Policy,
+        owners: &Owners,
+        leases: impl IntoIterator<Item = &'a HostLease>,
+    ) -> Self {
         let named = owners.all().filter_map(|owner| owner.pool_prefix.clone());
+        let named = named.chain(leases.into_iter().filter_map(|lease| lease.pool.clone()));
         // S6: an empty prefix would match every host there is.
         let given = |prefix: &String| !prefix.is_empty();
         Self {
@@ -105,6 +112,23 @@ impl Names {
     fn is_claim(&self, name: &str) -> bool {
         self.claim_prefix.as_ref().is_some_and(|prefix| name.starts_with(prefix))
     }
+
+    /// Whether an operator allows that an orphan of this name is returned.
+    pub(super) fn may_return(&self, name: &str) -> bool {
+        match NameClass::read(name, "") {
+            NameClass::OldMarker => self.claim_prefix.is_some(),
+            NameClass::Other(name) => self.is_claim(&name),
+            NameClass::Pool
+            | NameClass::Claiming(_)
+            | NameClass::Releasing(_)
+            | NameClass::Quarantined => false,
+        }
+    }
+}
+
+/// Whether a host still bears the name of its last owner, and its disk.
+fn is_left(name: &str, lease: Option<&HostLease>) -> bool {
+    lease.is_some_and(|lease| lease.lease.unwiped && lease.claimed_as.as_deref() == Some(name))
 }
 
 /// The class of a host; `owned` if a live object owns it by name, id or marker.
@@ -123,7 +147,7 @@ pub fn classify(host: &Host, owned: bool, lease: Option<&HostLease>, names: &Nam
         NameClass::Quarantined => Class::Quarantined,
         NameClass::OldMarker | NameClass::Other(_) if owned => Class::Claimed,
         NameClass::OldMarker => Class::Orphan,
-        NameClass::Other(name) if names.is_claim(&name) => Class::Orphan,
+        NameClass::Other(name) if names.is_claim(&name) || is_left(&name, lease) => Class::Orphan,
         NameClass::Claiming(_) | NameClass::Releasing(_) | NameClass::Other(_) => Class::Foreign,
     }
 }

@@ -44,7 +44,7 @@ pub fn decide(now: Timestamp, task: &Task, seen: &Seen, policy: &Policy) -> Deci
     match class {
         Class::Releasing => release(now, seen, host, policy),
         Class::Claiming => take_back(now, seen, host, policy, Reason::Finishing),
-        Class::Orphan if policy.claim_prefix.is_none() => give_up(seen, Reason::ReportOnly),
+        Class::Orphan if !seen.names.may_return(&host.name) => give_up(seen, Reason::ReportOnly),
         Class::Orphan => take_back(now, seen, host, policy, Reason::Returning),
         Class::Pool => give_up(seen, Reason::Returned),
         Class::Claimed | Class::Retiring | Class::Quarantined | Class::Foreign => {
@@ -112,7 +112,7 @@ fn take_back(
     if seen.lease.moved {
         return refuse(Reason::Moved);
     }
-    if pool_prefix(policy).is_none() {
+    if seen.pool_prefix(policy).is_none() {
         return give_up(seen, Reason::NoPool);
     }
     if let Some(job) = seen.job.as_ref().filter(|job| is_alive(now, job)) {
@@ -128,9 +128,9 @@ fn take_back(
 
 /// Under a releasing name of this cluster: a pool name comes only after a wipe was seen to run.
 fn release(now: Timestamp, seen: &Seen, host: &Host, policy: &Policy) -> Decision {
-    let Some(prefix) = pool_prefix(policy) else { return give_up(seen, Reason::NoPool) };
+    let Some(prefix) = seen.pool_prefix(policy) else { return give_up(seen, Reason::NoPool) };
     let lease = &seen.lease.lease;
-    let wiped = lease.wiped_at.is_some() && !lease.unwiped;
+    let wiped = lease.is_wiped();
     if !is_ours(seen) {
         return act(Action::TakeLease { used: !wiped }, Reason::Finishing);
     }
@@ -181,10 +181,6 @@ fn is_alive(now: Timestamp, job: &Job) -> bool {
 /// `26.10` comes after `26.9`.
 fn release_order(version: &str) -> Vec<u64> {
     version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
-}
-
-fn pool_prefix(policy: &Policy) -> Option<&str> {
-    policy.pool_prefix.as_deref().filter(|prefix| !prefix.is_empty())
 }
 
 fn is_ours(seen: &Seen) -> bool {

@@ -16,7 +16,7 @@ use crate::machine::{Host, HostRead, Images, Lease, LeaseHolder};
 pub struct Policy {
     /// How long two sightings of a host must be apart.
     pub interval: Duration,
-    /// Pool that hosts go back to.
+    /// Pool that hosts go back to whose Lease names none.
     pub pool_prefix: Option<String>,
     /// Names under which orphans may be returned; without one they are only reported.
     pub claim_prefix: Option<String>,
@@ -44,10 +44,10 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// By what names are read: the pools of the policy and of all live objects.
+    /// By what names are read: the pools of the policy, of all live objects and of all Leases.
     #[must_use]
     pub fn names(&self, policy: &Policy) -> Names {
-        Names::new(&self.cluster, policy, &self.owners)
+        Names::new(&self.cluster, policy, &self.owners, self.leases.values())
     }
 }
 
@@ -87,6 +87,10 @@ pub struct HostLease {
     pub lease: Lease,
     /// Where the host stands, if the Lease says so.
     pub zone: Option<Zone>,
+    /// The pool of its last owner, if the Lease says so.
+    pub pool: Option<String>,
+    /// The name of its last owner, if the Lease says so.
+    pub claimed_as: Option<String>,
     /// Its object was moved to another cluster, and the host with it.
     pub moved: bool,
     /// It is set aside, although its name does not say so.
@@ -97,7 +101,14 @@ impl HostLease {
     /// The Lease of a host that nobody ever held.
     #[must_use]
     pub fn free() -> Self {
-        Self { lease: Lease::free(), zone: None, moved: false, quarantined: false }
+        Self {
+            lease: Lease::free(),
+            zone: None,
+            pool: None,
+            claimed_as: None,
+            moved: false,
+            quarantined: false,
+        }
     }
 
     /// The holder, unless it is nobody or the sweep.
@@ -269,6 +280,15 @@ impl Seen {
     #[must_use]
     pub fn is_pool_name(&self, name: &str) -> bool {
         self.names.is_pool(name)
+    }
+
+    /// The pool that the host goes back to: its last owner's, else the one of the policy.
+    #[must_use]
+    pub fn pool_prefix<'a>(&'a self, policy: &'a Policy) -> Option<&'a str> {
+        // S6: an empty prefix would be every host's.
+        let given = |prefix: &&str| !prefix.is_empty();
+        let own = self.lease.pool.as_deref().filter(given);
+        own.or_else(|| policy.pool_prefix.as_deref().filter(given))
     }
 
     /// The class of a host of this name.

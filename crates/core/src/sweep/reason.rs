@@ -35,7 +35,7 @@ pub enum Reason {
     HostUnreadable(String),
     /// The images to wipe to could not be listed.
     ImagesUnreadable(String),
-    /// No claim-name prefix: orphans are only reported.
+    /// Outside of the claim-name prefix, or there is none: such orphans are only reported.
     ReportOnly,
     /// No pool to return to.
     NoPool,
@@ -189,7 +189,10 @@ impl fmt::Display for Reason {
             Self::ReportOnly => {
                 write!(f, "reported only: --orphan-reclaim-claim-name-prefix does not cover it")
             }
-            Self::NoPool => write!(f, "no pool to return it to: set --default-adopt-pool-prefix"),
+            Self::NoPool => write!(
+                f,
+                "no pool to return it to: its Lease names none; set --default-adopt-pool-prefix"
+            ),
             Self::FirstSighting => write!(f, "not seen for a full interval yet"),
             Self::NothingOwned => write!(f, "there is not one object that could own a host"),
             Self::ObjectsVanished { most, objects } => {

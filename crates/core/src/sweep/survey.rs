@@ -126,7 +126,7 @@ struct Look<'a> {
     policy: &'a Policy,
     names: Names,
     sightings: Sightings<'a>,
-    /// Hosts that the sweep already holds.
+    /// Hosts that the sweep already holds, or whose wipe was seen to run.
     started: Vec<Task>,
     /// Stale markers that it would take.
     fresh: Vec<Task>,
@@ -190,12 +190,15 @@ impl Look<'_> {
             self.started.push(task);
         } else if lease.moved {
             self.refuse(host, Reason::Moved);
-        } else if class == Class::Orphan && self.policy.claim_prefix.is_none() {
+        } else if class == Class::Orphan && !self.names.may_return(&host.name) {
             self.refuse(host, Reason::ReportOnly);
         } else if !seen_twice {
             self.refuse(host, Reason::FirstSighting);
         } else if class == Class::Orphan {
             self.orphans.push(task);
+        } else if class == Class::Releasing && lease.lease.is_wiped() {
+            // Nothing but its name is left to change, however many of them there are.
+            self.started.push(task);
         } else {
             self.fresh.push(task);
         }

@@ -105,7 +105,7 @@ fn words(survey: &Survey) -> Vec<&'static str> {
 #[test]
 fn every_host_is_in_the_class_that_its_name_and_its_owner_say() {
     let owned = Owners::new(vec![owner("fleet-a", None), owner("fleet-b", Some(7))]);
-    let names = Names::new(&CLUSTER.parse().unwrap(), &policy(), &owned);
+    let names = Names::new(&CLUSTER.parse().unwrap(), &policy(), &owned, []);
     let class = |host: &Host| classify(host, owned.of(host).is_some(), None, &names);
     for (host, expected) in [
         (host(1, "pool-1"), Class::Pool),
@@ -125,6 +125,14 @@ fn every_host_is_in_the_class_that_its_name_and_its_owner_say() {
     ] {
         assert_eq!(class(&host), expected, "{}", host.name);
     }
+    let mut left = HostLease { claimed_as: Some("a-fleet-gone".into()), ..HostLease::free() };
+    left.lease.unwiped = true;
+    let by_lease =
+        |name: &str, lease: &HostLease| classify(&host(1, name), false, Some(lease), &names);
+    assert_eq!(by_lease("a-fleet-gone", &left), Class::Orphan);
+    assert_eq!(by_lease("renamed-by-hand", &left), Class::Foreign);
+    left.lease.unwiped = false;
+    assert_eq!(by_lease("a-fleet-gone", &left), Class::Foreign, "it was returned since");
     let set_aside = HostLease { quarantined: true, ..HostLease::free() };
     let quarantined = classify(&host(1, "fleet-gone"), false, Some(&set_aside), &names);
     assert_eq!(quarantined, Class::Quarantined);
@@ -137,9 +145,19 @@ fn the_pools_of_live_objects_are_pools_and_empty_prefixes_are_none() {
     let none = Owner { pool_prefix: Some(String::new()), ..owner("y", None) };
     let owned = Owners::new(vec![other, none]);
     let empty = Policy { claim_prefix: Some(String::new()), ..policy() };
-    let names = Names::new(&CLUSTER.parse().unwrap(), &empty, &owned);
+    let names = Names::new(&CLUSTER.parse().unwrap(), &empty, &owned, []);
     assert_eq!(classify(&host(1, "other-1"), false, None, &names), Class::Pool);
     assert_eq!(classify(&host(1, "anything"), false, None, &names), Class::Foreign);
+}
+
+#[test]
+fn the_pool_of_objects_that_are_all_gone_is_a_pool_all_the_same() {
+    // S6: its hosts are nobody's orphans, though they bear names that orphans may have.
+    let wide = Policy { claim_prefix: Some("fleet".into()), ..policy() };
+    let mut all = inventory(vec![host(1, "fleet2-pool-1")], vec![owner("fleet-a", None)]);
+    assert_eq!(servers(&second_look(&all, &wide).tasks), [id(1)]);
+    all.leases.insert(id(7), HostLease { pool: Some("fleet2-pool-".into()), ..HostLease::free() });
+    assert_eq!(second_look(&all, &wide).tasks, []);
 }
 
 #[test]
@@ -212,6 +230,22 @@ fn without_a_claim_prefix_orphans_are_only_reported() {
 }
 
 #[test]
+fn a_host_that_bears_the_name_of_its_last_owner_is_an_orphan_whatever_the_flags_say() {
+    // C1, V3: told as one, and returned only under the prefix that an operator named.
+    let mut left = HostLease { claimed_as: Some("x".into()), ..held(LeaseHolder::Nobody) };
+    left.lease.unwiped = true;
+    let mut all = inventory(vec![host(1, "x")], vec![owner("fleet-a", None)]);
+    all.leases.insert(id(1), left.clone());
+    for policy in [policy(), Policy { claim_prefix: None, ..policy() }] {
+        let survey = second_look(&all, &policy);
+        assert_eq!((survey.tasks.len(), words(&survey)), (0, vec!["report_only"]));
+        assert_eq!(survey.report.zones[&zone()].classes[&Class::Orphan].count, 1);
+        let decision = decided(&seen(host(1, "x"), left.clone(), vec![]));
+        assert_eq!((decision.action, decision.reason.word()), (None, "report_only"));
+    }
+}
+
+#[test]
 fn when_objects_are_missing_no_host_is_believed_to_be_an_orphan() {
     // S7, LH15
     let hosts = |n: u32| (1..=n).map(|n| host(n, &format!("fleet-{n}"))).collect::<Vec<_>>();
@@ -272,6 +306,26 @@ fn a_cycle_begins_only_so_many_and_what_is_under_way_comes_first() {
     let survey = second_look(&all, &policy());
     assert_eq!(servers(&survey.tasks), [id(9), id(1), id(2), id(3)]);
     assert_eq!(words(&survey), ["limit_reached"]);
+}
+
+#[test]
+fn hosts_that_were_wiped_are_renamed_however_many_there_are() {
+    // V2: a fleet went while Scaleway renamed nothing.
+    let hosts = (1..=10).map(|n| host(n, &of_sweep(n))).collect();
+    let mut all = inventory(hosts, vec![owner("fleet-a", None)]);
+    let mut wiped = held(LeaseHolder::Nobody);
+    wiped.lease.wiped_at = Some(at(-10));
+    for n in 1..=9 {
+        all.leases.insert(id(n), wiped.clone());
+    }
+    let first = survey(at(0), &all, &policy(), &Memory::default());
+    assert_eq!(first.tasks, []);
+    assert_eq!(second_look(&all, &policy()).tasks.len(), 10);
+    wiped.lease.unwiped = true;
+    for n in 1..=9 {
+        all.leases.insert(id(n), wiped.clone());
+    }
+    assert_eq!(second_look(&all, &policy()).tasks.len(), 3, "wipes are begun one by one");
 }
 
 #[test]
@@ -475,7 +529,7 @@ fn seen(host: Host, lease: HostLease, owners: Vec<Owner>) -> Seen {
     let owners = Owners::new(owners);
     Seen {
         server: host.id.clone(),
-        names: Names::new(&CLUSTER.parse().unwrap(), &policy(), &owners),
+        names: Names::new(&CLUSTER.parse().unwrap(), &policy(), &owners, [&lease]),
         host: HostRead::Seen(host),
         lease,
         owners,
@@ -516,6 +570,33 @@ fn an_orphan_goes_back_step_by_step_and_gets_a_pool_name_only_after_its_wipe() {
     ] {
         let name = host.name.clone();
         assert_eq!(decided(&seen(host, lease, vec![])).action, expected, "{name}");
+    }
+}
+
+#[test]
+fn a_host_goes_back_to_the_pool_of_its_last_owner_else_to_the_default_one() {
+    let named = |pool: Option<&str>| {
+        let mut lease = HostLease { pool: pool.map(str::to_owned), ..ours() };
+        lease.lease.wiped_at = Some(at(0));
+        lease
+    };
+    let task = Task::Host { zone: zone(), server: id(1) };
+    for (pool, default, to) in [
+        (Some("other-"), Some("pool-"), Some("other-")),
+        (Some("other-"), None, Some("other-")),
+        (None, Some("pool-"), Some("pool-")),
+        (Some(""), Some("pool-"), Some("pool-")), // S6
+        (None, None, None),
+    ] {
+        let policy = Policy { pool_prefix: default.map(str::to_owned), ..policy() };
+        let rename = to.map(|prefix| Action::Rename { to: format!("{prefix}{}", id(1)) });
+        let marked = seen(host(1, &of_sweep(1)), named(pool), vec![]);
+        let action = decide(at(0), &task, &marked, &policy).action;
+        assert_eq!(action, rename.clone().or(Some(Action::FreeLease)), "{pool:?} {default:?}");
+        let orphan = seen(host(1, "fleet-x"), named(pool), vec![]);
+        let action = decide(at(0), &task, &orphan, &policy).action;
+        let marks = Some(Action::Rename { to: of_sweep(1) }).filter(|_| to.is_some());
+        assert_eq!(action, marks.or(Some(Action::FreeLease)), "{pool:?} {default:?}");
     }
 }
 
@@ -639,6 +720,9 @@ fn without_a_pool_or_a_claim_prefix_nothing_is_begun() {
     let marked = seen(host(1, &of_sweep(1)), HostLease::free(), vec![]);
     assert_eq!(decide(at(0), &task, &marked, &no_pool).reason.word(), "no_pool");
     let report_only = Policy { claim_prefix: None, ..policy() };
+    let names = Names::new(&CLUSTER.parse().unwrap(), &report_only, &orphan.owners, []);
+    let old = host(1, &format!("tuist-claim-pending-{UID}"));
+    let orphan = Seen { names, host: HostRead::Seen(old), ..orphan };
     let decision = decide(at(0), &task, &orphan, &report_only);
     assert_eq!((decision.action, decision.reason.word()), (None, "report_only"));
 }
@@ -756,9 +840,11 @@ fn every_lease() -> Vec<HostLease> {
         lease.moved = bits & 4 > 0;
         lease.quarantined = bits & 8 > 0;
         lease.lease.owners_failed = if bits & 16 > 0 { 3 } else { 0 };
+        lease.pool = (bits & 32 > 0).then(|| "other-".into());
+        lease.claimed_as = (bits & 32 > 0).then(|| "someones".into());
         lease
     };
-    (0..32).flat_map(|bits| holders.iter().map(move |holder| (bits, holder))).map(of).collect()
+    (0..64).flat_map(|bits| holders.iter().map(move |holder| (bits, holder))).map(of).collect()
 }
 
 /// P1: its holder lives, with another host, and this one does not bear its name or its marker.
@@ -813,17 +899,20 @@ fn guard(task: &Task, seen: &Seen, policy: &Policy, action: &Action) {
         Action::Rename { .. } | Action::RequestWipe { .. } => {
             let host = host.expect("a host that is changed was seen");
             assert!(ours && !owned && !host.retiring && !lease.quarantined, "S4: {}", what());
-            assert!(policy.pool_prefix.is_some(), "{}", what());
+            assert!(seen.pool_prefix(policy).is_some(), "{}", what());
             let begun = seen.class(host) == Class::Releasing;
             let alive = seen.job.as_ref().is_some_and(|job| job.silent_since.is_none());
             assert!(begun || !lease.moved, "{}", what());
             let work_on = matches!(action, Action::Rename { .. }) && begun;
             assert!(work_on || !alive, "S24: {}", what());
             let orphan = seen.class(host) == Class::Orphan;
-            assert!(!orphan || policy.claim_prefix.is_some(), "V3: {}", what());
+            let named = policy.claim_prefix.is_some() && host.name != "someones";
+            assert!(!orphan || named, "V3: {}", what());
             let wiped = lease.lease.wiped_at.is_some() && !lease.lease.unwiped;
             match action {
-                Action::Rename { to } if to.starts_with("pool-") => {
+                Action::Rename { to } if seen.is_pool_name(to) => {
+                    let own = lease.pool.as_deref().unwrap_or("pool-");
+                    assert!(to.starts_with(own), "{}", what());
                     assert!(begun && wiped && lease.lease.owners_failed < 3, "LH1: {}", what());
                 }
                 Action::Rename { to } if to.starts_with("tuist-quarantine-") => {
@@ -872,7 +961,7 @@ fn in_every_state_that_allows_it_the_guard_of_a_destructive_effect_holds() {
                 let owners = Owners::new(owners.clone());
                 let seen = Seen {
                     server: id(1),
-                    names: Names::new(&CLUSTER.parse().unwrap(), &policy, &owners),
+                    names: Names::new(&CLUSTER.parse().unwrap(), &policy, &owners, [lease]),
                     host: read.clone(),
                     lease: lease.clone(),
                     owners,

@@ -83,6 +83,7 @@ pub async fn observe(
             may_drain: false,
             bootstrap: context.bootstraps.of(&uid),
             upkeep: context.bootstraps.upkeep_of(&uid),
+            reboot_granted: false,
             run_of: context.bootstraps.run_of(&uid),
             trouble: context.troubles.of(uid.as_str()),
             contested_until,
@@ -104,6 +105,8 @@ pub async fn observe(
         Look::Outside => {
             binding::bind(context, &mut turn).await?;
             surroundings::read(context, &mut turn).await?;
+            let granted = |server| context.reboots.is_granted(&uid, server, turn.seen.failures());
+            turn.seen.reboot_granted = turn.server().is_some_and(granted);
         }
     }
     Ok(Some(turn))

@@ -50,10 +50,10 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
             if matches!(action, Action::NoteWiped(_) | Action::NoteDelete(_)) {
                 config::remove_runner(context, turn).await;
             }
-            note(context, turn, server, facts(action, context.clock.now())).await
+            note(context, turn, server, facts(turn, action, context.clock.now())).await
         }
         Action::ClearLease(server) | Action::ReturnLease(server) | Action::LeaveLease(server) => {
-            clear_lease(context, turn, server, facts(action, context.clock.now())).await
+            clear_lease(context, turn, server, facts(turn, action, context.clock.now())).await
         }
         Action::Rename { server, to, .. } => {
             outcome_of(context.scaleway.rename(&turn.zone, server, to).await)
@@ -61,7 +61,7 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         Action::RequestWipe { server, image } => {
             reinstall(&context.scaleway, &turn.zone, server, image.as_deref()).await
         }
-        Action::Reboot(server) => outcome_of(context.scaleway.reboot(&turn.zone, server).await),
+        Action::Reboot(server) => reboot(context, turn, server).await,
         Action::DeleteServer(server) => delete_server(context, turn, server).await,
         Action::ScheduleDeletion(server) => {
             outcome_of(context.scaleway.schedule_deletion(&turn.zone, server).await)
@@ -152,12 +152,13 @@ async fn set_provider_id(context: &Context, turn: &Turn, id: Option<&ProviderId>
 }
 
 /// What a note adds to what is known of a host.
-fn facts(action: &Action, now: Timestamp) -> Value {
+fn facts(turn: &Turn, action: &Action, now: Timestamp) -> Value {
     let now = now.to_string();
     match action {
         Action::NoteMarked(_) => json!({key::MARKED_AT: now, key::UNWIPED: "true"}),
         Action::NoteReleasing { owners_failed, .. } => {
-            json!({key::RELEASING_AT: now, key::OWNERS_FAILED: owners_failed.to_string()})
+            let (failed, pool) = (owners_failed.to_string(), &turn.seen.object.pool_prefix);
+            json!({key::RELEASING_AT: now, key::OWNERS_FAILED: failed, key::POOL: pool})
         }
         Action::NoteWiped(_) => json!({key::WIPED_AT: now, key::UNWIPED: "false"}),
         Action::NoteDelete(_) => json!({key::DELETE_REQUESTED_AT: now}),
@@ -168,6 +169,14 @@ fn facts(action: &Action, now: Timestamp) -> Value {
         Action::LeaveLease(_) => json!({key::MOVED: "true"}),
         _ => json!({}),
     }
+}
+
+async fn reboot(context: &Context, turn: &Turn, server: &ServerId) -> Outcome {
+    let outcome = outcome_of(context.scaleway.reboot(&turn.zone, server).await);
+    if outcome == Outcome::Done {
+        context.reboots.note(&turn.seen.object.uid, server, turn.seen.failures());
+    }
+    outcome
 }
 
 async fn delete_server(context: &Context, turn: &Turn, server: &ServerId) -> Outcome {
@@ -326,8 +335,14 @@ async fn take_lease(
     let object = &turn.seen.object;
     let now = context.clock.now();
     let mut lease = leases::taken((&turn.zone, server), &us(turn), &object.uid, version, now);
+    let notes = &mut lease["metadata"]["annotations"];
     if used {
-        lease["metadata"]["annotations"][key::UNWIPED] = json!("true");
+        notes[key::UNWIPED] = json!("true");
+    }
+    // For whoever returns it, should its owner not be there any more.
+    notes[key::CLAIMED_AS] = json!(object.name);
+    if let Some(pool) = &object.pool_prefix {
+        notes[key::POOL] = json!(pool);
     }
     let api = host_leases(context);
     let (outcome, now) = if version.is_some() {

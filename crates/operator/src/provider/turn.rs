@@ -192,5 +192,6 @@ fn forget(context: &Context, object: &ScalewayAppleSiliconMachine) {
     context.tellings.forget(&uid);
     if let Ok(uid) = uid.parse() {
         context.bootstraps.forget(&uid);
+        context.reboots.forget(&uid);
     }
 }

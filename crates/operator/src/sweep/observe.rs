@@ -70,7 +70,7 @@ pub async fn host(sweep: &Sweep, task: &Task) -> Result<Turn, Reason> {
         (None, _) => HostRead::Gone,
     };
     let owners = owners(sweep).await?;
-    let names = Names::new(&sweep.cluster, &sweep.settings.policy, &owners);
+    let names = Names::new(&sweep.cluster, &sweep.settings.policy, &owners, [&lease]);
     let images = Images::NotRead;
     let mut seen = Seen { server, host, lease, owners, names, job: None, images };
     if let (HostRead::Seen(host), Some(zone)) = (seen.host.clone(), &zone) {
@@ -113,6 +113,8 @@ fn host_lease(stored: &Lease) -> Option<HostLease> {
     Some(HostLease {
         lease: leases::read(stored, Some(&sweep)),
         zone: leases::zone(stored),
+        pool: stored.annotations().get(key::POOL).cloned(),
+        claimed_as: stored.annotations().get(key::CLAIMED_AS).cloned(),
         moved: says(key::MOVED),
         quarantined: says(key::QUARANTINED),
     })

@@ -143,6 +143,20 @@ fn a_reboot_that_failed_keeps_its_one_shot() {
 }
 
 #[test]
+fn a_reboot_that_was_granted_is_not_asked_for_again_though_nobody_sees_it() {
+    // S12, V5: else the exchange would never come.
+    let granted = with(failed(3), |seen| seen.reboot_granted = true);
+    assert_eq!(effect(&granted).action, None);
+    let told = told(&granted);
+    assert_eq!(told.bootstrap_reboot_issued, Some(true));
+    let later = with(failed(3), |seen| seen.object.status = told);
+    assert_eq!(effect(&later).action, None, "whatever this process remembers");
+    let due = later.object.status.next_attempt_at.expect("another attempt");
+    let next = effect_at(due, &later);
+    assert_eq!(next.action, Some(Action::StartBootstrap(server())));
+}
+
+#[test]
 fn a_tier_of_zero_is_off() {
     // Seed 003, P20: each tier is opt-out on its own.
     assert_eq!(done(&failed(100), &tiers(0, 0)), None);
