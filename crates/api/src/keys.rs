@@ -82,11 +82,15 @@ pub mod lease {
     pub const HOLDER: &str = "applecart.dev/holder";
     /// Annotation: the zone that the host stands in.
     pub const ZONE: &str = "applecart.dev/zone";
-    /// Annotation: the pool of its last owner, to which it goes back whoever returns it.
+    /// Annotation: the pool that its last owner's spec names, to which it goes back whoever returns
+    /// it.
     pub const POOL: &str = "applecart.dev/pool";
-    /// Annotation: the name of its last owner. A host that still bears it, and has no owner any
-    /// more, is an orphan.
-    pub const CLAIMED_AS: &str = "applecart.dev/claimed-as";
+    /// Annotation: its last owner, as `namespace/name/uid`. Until the host is wiped, its disk is that
+    /// one's: no namesake takes it over, and nobody else is asked about the name that it bears.
+    pub const LAST_OWNER: &str = "applecart.dev/last-owner";
+    /// Annotation: its last owner made it a builder, whose jobs run on the Mac itself, where
+    /// Kubernetes does not see them.
+    pub const BUILDER: &str = "applecart.dev/builder";
     /// Annotation: when the host was seen under its holder's claiming name.
     pub const MARKED_AT: &str = "applecart.dev/marked-at";
     /// Annotation: when a wipe was last seen to run.

@@ -44,7 +44,8 @@ pub(crate) use leftovers::{remove_access, remove_account, remove_node};
 pub use limits::{Limits, Tiers};
 pub use observed::{
     Bootstrap, Bound, Builder, Candidate, Candidates, Credentials, Guest, Host, HostRead,
-    HostState, Image, Images, Lease, LeaseHolder, Name, Node, Object, Observed, Ordered, Pause,
+    HostState, Image, Images, Lease, LeaseHolder, Name, Node, Object, Observed, Ordered, OwnerNote,
+    Pause,
     Release,
 };
 pub use reason::{PoolCounts, Reason};

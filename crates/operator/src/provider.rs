@@ -22,6 +22,7 @@ mod bootstraps;
 mod clusters;
 mod config;
 mod control_planes;
+mod departures;
 mod drains;
 mod egress;
 mod fleet_keys;

@@ -52,6 +52,8 @@ pub enum Action {
     NoteDelete(ServerId),
     /// Note in our Lease that the host is to be set aside, although it cannot be renamed.
     NoteQuarantined(ServerId),
+    /// Note in our Lease who we are, for whoever has to deal with the host once we are gone.
+    NoteOwner(ServerId),
     /// Note in our Lease that the host served an owner well.
     NoteHealthy(ServerId),
     /// Note in our Lease whether we may be on our way to another cluster.
@@ -175,6 +177,8 @@ pub enum Action {
 impl Action {
     /// What a rename is called in messages.
     pub const RENAME: &str = "rename the host";
+    /// What a power cycle is called.
+    pub const REBOOT: &str = "reboot the host";
     /// What a wipe is called.
     pub const WIPE: &str = "request the wipe";
     /// What is tried to empty a Mac for an update, and after it.
@@ -216,6 +220,7 @@ impl Action {
             | Self::BlockMove(_)
             | Self::TakeName { .. }
             | Self::NoteMarked(_)
+            | Self::NoteOwner(_)
             | Self::NoteHealthy(_)
             | Self::StoreCredentials(_)
             | Self::CreateIdentity(_)
@@ -271,6 +276,7 @@ impl Action {
             | Self::NoteWiped(_)
             | Self::NoteDelete(_)
             | Self::NoteQuarantined(_)
+            | Self::NoteOwner(_)
             | Self::NoteHealthy(_)
             | Self::NoteMoving { .. } => "note in the host's Lease",
             Self::ClearLease(_) | Self::ReturnLease(_) | Self::LeaveLease(_) => {
@@ -278,7 +284,7 @@ impl Action {
             }
             Self::Rename { .. } => Self::RENAME,
             Self::RequestWipe { .. } => Self::WIPE,
-            Self::Reboot(_) => "reboot the host",
+            Self::Reboot(_) => Self::REBOOT,
             Self::DeleteServer(_) => Self::DELETE[0],
             Self::ScheduleDeletion(_) => Self::DELETE[1],
             Self::NoteOrder => "note the order",

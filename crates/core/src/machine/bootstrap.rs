@@ -20,6 +20,7 @@ use super::status::{
 };
 use super::upkeep::Upkeep;
 use super::{leftovers, upkeep};
+use crate::Streak;
 use crate::fleet_key::FleetKey;
 
 /// Claimed: everything that a bootstrap needs, then the bootstrap, then its Node.
@@ -128,6 +129,8 @@ fn recover(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Opt
         HostState::Ready if !rebooted && seen.reboot_granted => {
             Some(wait(Reason::Rebooted, limits.look))
         }
+        // V5: one that is refused holds up neither the next attempt nor, in the end, the exchange.
+        HostState::Ready if !rebooted && is_refused_and_due(now, seen) => None,
         HostState::Ready if !rebooted => {
             let reboot = || act(Action::Reboot(host.id.clone()), Reason::Rebooting(failures));
             Some(leftovers::busy(now, seen, limits).unwrap_or_else(reboot))
@@ -138,6 +141,13 @@ fn recover(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Opt
         | HostState::Changing(_)
         | HostState::Stuck(_) => None,
     }
+}
+
+/// Whether the reboot failed since anything succeeded, and the next attempt's time has come.
+fn is_refused_and_due(now: Timestamp, seen: &Observed) -> bool {
+    let reboots = |streak: &Streak| streak.tried == Action::REBOOT;
+    let refused = seen.trouble.as_ref().is_some_and(|t| t.streaks.iter().any(reboots));
+    refused && seen.object.status.next_attempt_at.is_none_or(|due| now >= due)
 }
 
 /// V5: a host that cannot even be tried is a bad one too, if that lasts, be it in a state that

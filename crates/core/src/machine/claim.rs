@@ -156,7 +156,7 @@ pub(super) fn advance(
         lease.releasing_at.is_some() && matches!(class, NameClass::Pool | NameClass::Quarantined);
     match &lease.holder {
         LeaseHolder::Other(holder) => wait(Reason::HeldByOther(holder.clone()), limits.keep),
-        LeaseHolder::Nobody if named || marked || swapped => match seen.stranger(host) {
+        LeaseHolder::Nobody if named || marked || swapped => match seen.stranger(host, lease) {
             Some(whose) => wait(Reason::NameTaken(whose), limits.keep),
             None => take(server, lease, true),
         },

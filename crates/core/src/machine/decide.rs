@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use applecart_api::condition::is_true;
+use applecart_api::ids::ServerId;
 use applecart_api::name_class::NameClass;
 use jiff::Timestamp;
 
 use super::action::Action;
 use super::limits::Limits;
-use super::observed::{Bootstrap, Bound, Candidates, HostRead, LeaseHolder, Observed, Pause};
+use super::observed::{
+    Bootstrap, Bound, Candidates, HostRead, Lease, LeaseHolder, Observed, Pause,
+};
 use super::reason::Reason;
 use super::status::{BOOTSTRAPPED, status};
 use super::upkeep::Upkeep;
@@ -88,8 +91,29 @@ fn decide_living(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
         Bound::NotRead(_) => wait(Reason::CannotRead("its host".into()), limits.look),
         Bound::Several(hosts) => wait(Reason::SeveralHosts(names(hosts)), limits.keep),
         Bound::Unbound(candidates) => claim::choose(now, seen, candidates, limits),
-        Bound::To { server, lease, host } => claim::advance(now, seen, server, lease, host, limits),
+        Bound::To { server, lease, host } => {
+            let decision = claim::advance(now, seen, server, lease, host, limits);
+            note_owner(seen, server, lease, host, decision)
+        }
     }
+}
+
+/// Where nothing else is to be done, our Lease gets to say who we are, if it does not: one that is
+/// older than such notes, or than what the spec says now.
+fn note_owner(
+    seen: &Observed,
+    server: &ServerId,
+    lease: &Lease,
+    host: &HostRead,
+    decision: Decision,
+) -> Decision {
+    let object = &seen.object;
+    let named = matches!(host, HostRead::Seen(host) if host.name == object.name);
+    let ours = lease.holder == LeaseHolder::Us && named;
+    if decision.action.is_none() && ours && lease.note != object.note {
+        return act(Action::NoteOwner(server.clone()), decision.reason);
+    }
+    decision
 }
 
 /// Paused is no call outside, and a bootstrap is one. `clusterctl move` pauses the Cluster first,

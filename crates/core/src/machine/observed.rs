@@ -92,6 +92,8 @@ pub struct Object {
     pub waiting_for: Option<String>,
     /// How long a running job may hold up a deletion; `None` is for ever.
     pub drain_timeout: Option<std::time::Duration>,
+    /// What it says of itself in its host's Lease.
+    pub note: OwnerNote,
     /// Pool that it adopts from and returns to; `None` if neither spec nor flag names one.
     pub pool_prefix: Option<String>,
     /// Zone to look in.
@@ -189,6 +191,34 @@ pub struct Lease {
     pub quarantined: bool,
     /// How many owners in a row gave it up because its bootstrap failed.
     pub owners_failed: u32,
+    /// What the last owner said of itself.
+    pub note: OwnerNote,
+}
+
+/// What an owner says of itself in its host's Lease, for whoever has to deal with the host once it
+/// is gone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnerNote {
+    /// Which object, as `namespace/name/uid`; `None` in a Lease that is older than these notes.
+    pub owner: Option<String>,
+    /// The pool that its spec names. What a flag says is not noted: it may say otherwise later.
+    pub pool: Option<String>,
+    /// The Mac is a builder: its jobs are not in Kubernetes.
+    pub builder: bool,
+}
+
+impl OwnerNote {
+    /// The owner's UID.
+    #[must_use]
+    pub fn uid(&self) -> Option<&str> {
+        self.owner.as_deref()?.rsplit('/').next()
+    }
+
+    /// The owner's name: that of its host, too.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.owner.as_deref()?.rsplit('/').nth(1)
+    }
 }
 
 impl Lease {
@@ -206,6 +236,7 @@ impl Lease {
             moved: false,
             quarantined: false,
             owners_failed: 0,
+            note: OwnerNote::default(),
         }
     }
 
@@ -445,7 +476,7 @@ impl Observed {
     /// Why a host that has our name, and that nothing else says is ours, is not: neither a claim
     /// nor a take-over comes to such a one (LH14).
     #[must_use]
-    pub fn stranger(&self, host: &Host) -> Option<String> {
+    pub fn stranger(&self, host: &Host, lease: &Lease) -> Option<String> {
         let object = &self.object;
         let known = object.status.server_id.is_some() || object.provider_id.is_some();
         if known || host.name != object.name {
@@ -456,8 +487,11 @@ impl Observed {
             (Some(changed), Some(created)) => changed + CLOCKS_APART < created,
             (None, _) | (_, None) => false,
         };
+        let uid = lease.note.uid().filter(|uid| lease.unwiped && *uid != object.uid.as_str());
         if is != wanted {
             Some(format!("host {id} bears it, and is of type {is}, not {wanted}"))
+        } else if let (Some(_), Some(owner)) = (uid, &lease.note.owner) {
+            Some(format!("host {id} bears it, and was not wiped since {owner} had it"))
         } else if older {
             Some(format!("host {id} bears it, and did so before this Machine was created"))
         } else {

@@ -128,7 +128,7 @@ fn give_back(
 
 /// Nobody holds the host: it is taken once more, or everything is done that we do.
 fn unheld(seen: &Observed, host: &Host, lease: &Lease) -> Decision {
-    if let Some(whose) = seen.stranger(host) {
+    if let Some(whose) = seen.stranger(host, lease) {
         return skip(seen, Reason::ReleaseSkipped(whose));
     }
     match seen.release_of(host) {

@@ -49,7 +49,14 @@ fn host(name: &str) -> Host {
 }
 
 fn ours() -> Lease {
-    Lease { holder: LeaseHolder::Us, version: Some("7".into()), ..Lease::free() }
+    let version = Some("7".into());
+    Lease { holder: LeaseHolder::Us, version, note: note(), ..Lease::free() }
+}
+
+/// What the object says of itself.
+fn note() -> OwnerNote {
+    let owner = format!("macs/{NAME}/11111111-2222-3333-4444-555555555555");
+    OwnerNote { owner: Some(owner), pool: Some("pool-".into()), builder: false }
 }
 
 fn seconds_ago(seconds: u64) -> Timestamp {
@@ -121,6 +128,7 @@ fn fresh() -> Observed {
             paused: None,
             waiting_for: None,
             drain_timeout: Some(Duration::from_hours(1)),
+            note: note(),
             pool_prefix: Some("pool-".into()),
             zone: "fr-par-1".parse().unwrap(),
             server_type: "M2-L".into(),

@@ -77,7 +77,8 @@ impl Names {
         leases: impl IntoIterator<Item = &'a HostLease>,
     ) -> Self {
         let named = owners.all().filter_map(|owner| owner.pool_prefix.clone());
-        let named = named.chain(leases.into_iter().filter_map(|lease| lease.pool.clone()));
+        let noted = leases.into_iter().filter_map(|lease| lease.lease.note.pool.clone());
+        let named = named.chain(noted);
         // S6: an empty prefix would match every host there is.
         let given = |prefix: &String| !prefix.is_empty();
         Self {
@@ -128,7 +129,7 @@ impl Names {
 
 /// Whether a host still bears the name of its last owner, and its disk.
 fn is_left(name: &str, lease: Option<&HostLease>) -> bool {
-    lease.is_some_and(|lease| lease.lease.unwiped && lease.claimed_as.as_deref() == Some(name))
+    lease.is_some_and(|lease| lease.lease.unwiped && lease.lease.note.name() == Some(name))
 }
 
 /// The class of a host; `owned` if a live object owns it by name, id or marker.

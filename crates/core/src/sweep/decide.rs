@@ -34,7 +34,7 @@ pub fn decide(now: Timestamp, task: &Task, seen: &Seen, policy: &Policy) -> Deci
     if let Some(holder) = seen.lease.holder() {
         return refuse(Reason::HeldByOther(holder.to_owned()));
     }
-    if let Some(owner) = seen.owners.of(host) {
+    if let Some(owner) = seen.owner_of(host) {
         return give_up(seen, Reason::Owned(owner.display()));
     }
     let class = seen.class(host);
@@ -45,6 +45,7 @@ pub fn decide(now: Timestamp, task: &Task, seen: &Seen, policy: &Policy) -> Deci
         Class::Releasing => release(now, seen, host, policy),
         Class::Claiming => take_back(now, seen, host, policy, Reason::Finishing),
         Class::Orphan if !seen.names.may_return(&host.name) => give_up(seen, Reason::ReportOnly),
+        Class::Orphan if seen.lease.lease.note.builder => give_up(seen, Reason::Builder),
         Class::Orphan => take_back(now, seen, host, policy, Reason::Returning),
         Class::Pool => give_up(seen, Reason::Returned),
         Class::Claimed | Class::Retiring | Class::Quarantined | Class::Foreign => {

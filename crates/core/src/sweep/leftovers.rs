@@ -60,10 +60,30 @@ pub fn clean_up(task: &CleanUp, left: &Leftovers, owners: &Owners) -> Option<Act
         .or_else(|| remove_account(&left.identity))
 }
 
+/// The zones whose lists show none of the hosts that Leases name there, and how many those are: so
+/// does a key of another project, to which Scaleway denies, too, that it may read a host (S10).
+/// Hosts that were asked to be deleted may all be gone.
+pub(super) fn doubted(all: &Inventory) -> BTreeMap<Zone, usize> {
+    let mut doubted = BTreeMap::new();
+    for (zone, read) in &all.zones {
+        let ZoneRead::Listed(hosts) = read else { continue };
+        let there = |lease: &&HostLease| {
+            lease.zone.as_ref() == Some(zone) && lease.lease.delete_requested_at.is_none()
+        };
+        let named = all.leases.values().filter(there).count();
+        let shows_one = hosts.iter().any(|listed| all.leases.contains_key(&listed.host.id));
+        if named > 0 && !shows_one {
+            doubted.insert(zone.clone(), named);
+        }
+    }
+    doubted
+}
+
 /// What was left behind a full interval ago, too. All zones must have been listed.
 pub(super) fn abandoned(
     all: &Inventory,
     names: &Names,
+    doubted: &BTreeMap<Zone, usize>,
     sightings: &mut Sightings<'_>,
 ) -> Vec<CleanUp> {
     let mut due = vec![];
@@ -75,6 +95,10 @@ pub(super) fn abandoned(
         let known = |id: &&ProviderId| belongings.objects || all.leases.contains_key(&id.server);
         let node = belongings.node.as_ref().filter(known);
         if (!belongings.objects && node.is_none()) || is_needed(all, names, machine, node) {
+            continue;
+        }
+        // Its host may be one of those that are not shown.
+        if node.map_or(!doubted.is_empty(), |node| doubted.contains_key(&node.zone)) {
             continue;
         }
         if sightings.abandoned(machine) {
@@ -100,8 +124,9 @@ fn is_needed(all: &Inventory, names: &Names, machine: &str, node: Option<&Provid
 
 /// Whether a host has nothing of its last owner on it any more, or nobody shall use it.
 fn is_past(all: &Inventory, names: &Names, host: &Host) -> bool {
-    let owned = all.owners.of(host).is_some();
-    match classify(host, owned, all.leases.get(&host.id), names) {
+    let lease = all.leases.get(&host.id);
+    let owned = all.owners.of(host, lease).is_some();
+    match classify(host, owned, lease, names) {
         Class::Pool | Class::Claiming | Class::Claimed | Class::Quarantined => true,
         Class::Releasing | Class::Orphan | Class::Retiring | Class::Foreign => false,
     }
@@ -109,7 +134,12 @@ fn is_past(all: &Inventory, names: &Names, host: &Host) -> bool {
 
 /// Leases of hosts that were missing from their zones, or back from another cluster, a full
 /// interval ago, too, and that nobody claims to have.
-pub(super) fn vanished(all: &Inventory, names: &Names, sightings: &mut Sightings<'_>) -> Vec<Task> {
+pub(super) fn vanished(
+    all: &Inventory,
+    names: &Names,
+    doubted: &BTreeMap<Zone, usize>,
+    sightings: &mut Sightings<'_>,
+) -> Vec<Task> {
     let mut due = vec![];
     for (server, lease) in &all.leases {
         let Some(zone) = &lease.zone else { continue };
@@ -117,6 +147,11 @@ pub(super) fn vanished(all: &Inventory, names: &Names, sightings: &mut Sightings
             sightings.keep_vanished(server);
             continue;
         };
+        // What protects a host is given up only if the host is certainly gone.
+        if doubted.contains_key(zone) && (lease.lease.unwiped || lease.moved) {
+            sightings.keep_vanished(server);
+            continue;
+        }
         let wanted = all.owners.by_server(server).next().is_some()
             || lease.holder().is_some_and(|holder| all.owners.holder_lives(holder));
         let host = hosts.iter().map(|listed| &listed.host).find(|host| host.id == *server);

@@ -87,10 +87,6 @@ pub struct HostLease {
     pub lease: Lease,
     /// Where the host stands, if the Lease says so.
     pub zone: Option<Zone>,
-    /// The pool of its last owner, if the Lease says so.
-    pub pool: Option<String>,
-    /// The name of its last owner, if the Lease says so.
-    pub claimed_as: Option<String>,
     /// Its object was moved to another cluster, and the host with it.
     pub moved: bool,
     /// It is set aside, although its name does not say so.
@@ -101,14 +97,7 @@ impl HostLease {
     /// The Lease of a host that nobody ever held.
     #[must_use]
     pub fn free() -> Self {
-        Self {
-            lease: Lease::free(),
-            zone: None,
-            pool: None,
-            claimed_as: None,
-            moved: false,
-            quarantined: false,
-        }
+        Self { lease: Lease::free(), zone: None, moved: false, quarantined: false }
     }
 
     /// The holder, unless it is nobody or the sweep.
@@ -225,9 +214,17 @@ impl Owners {
         elsewhere && !host.is_some_and(marked)
     }
 
+    /// Whether a host was left by an object that is gone: nobody wiped it, or took it, since. A
+    /// namesake that has no host of its own does not have this one (LH14).
+    fn is_left_to(&self, owner: &Owner, lease: Option<&HostLease>) -> bool {
+        let Some(lease) = lease.filter(|lease| lease.holder().is_none()) else { return false };
+        let gone = lease.lease.note.uid().is_some_and(|uid| !self.lives(uid));
+        lease.lease.unwiped && gone && owner.servers.is_empty()
+    }
+
     /// The object that owns the host: by its name, by its id, or by the marker that it carries.
     #[must_use]
-    pub fn of(&self, host: &Host) -> Option<&Owner> {
+    pub fn of(&self, host: &Host, lease: Option<&HostLease>) -> Option<&Owner> {
         let of_uid = |uid: &CrUid| self.by_uid.get(uid.as_str()).map(|index| &self.all[*index]);
         // Whatever the pools are: neither a marker nor an object's name depends on them.
         let by_marker = match NameClass::read(&host.name, "") {
@@ -242,7 +239,7 @@ impl Owners {
             | NameClass::Quarantined
             | NameClass::Other(_) => None,
         };
-        let by_name = || self.by_name(&host.name).next();
+        let by_name = || self.by_name(&host.name).find(|owner| !self.is_left_to(owner, lease));
         by_marker.or_else(by_name).or_else(|| self.by_server(&host.id).next())
     }
 }
@@ -287,13 +284,19 @@ impl Seen {
     pub fn pool_prefix<'a>(&'a self, policy: &'a Policy) -> Option<&'a str> {
         // S6: an empty prefix would be every host's.
         let given = |prefix: &&str| !prefix.is_empty();
-        let own = self.lease.pool.as_deref().filter(given);
+        let own = self.lease.lease.note.pool.as_deref().filter(given);
         own.or_else(|| policy.pool_prefix.as_deref().filter(given))
     }
 
     /// The class of a host of this name.
     #[must_use]
     pub fn class(&self, host: &Host) -> Class {
-        classify(host, self.owners.of(host).is_some(), Some(&self.lease), &self.names)
+        classify(host, self.owner_of(host).is_some(), Some(&self.lease), &self.names)
+    }
+
+    /// The object that owns it.
+    #[must_use]
+    pub fn owner_of(&self, host: &Host) -> Option<&Owner> {
+        self.owners.of(host, Some(&self.lease))
     }
 }

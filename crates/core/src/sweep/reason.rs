@@ -31,12 +31,16 @@ pub enum Reason {
     OwnersUnreadable(String),
     /// A zone could not be listed.
     ZoneUnreadable(Zone, String),
+    /// A zone's list shows none of the hosts that Leases name there: how many those are.
+    ZoneDoubted(Zone, usize),
     /// The host could not be read right before the effect.
     HostUnreadable(String),
     /// The images to wipe to could not be listed.
     ImagesUnreadable(String),
     /// Outside of the claim-name prefix, or there is none: such orphans are only reported.
     ReportOnly,
+    /// A builder's jobs run on the Mac itself, and only its object could ask GitHub for them.
+    Builder,
     /// No pool to return to.
     NoPool,
     /// Seen for the first time, or not for a full interval.
@@ -98,9 +102,11 @@ impl Reason {
             Self::Waiting(_) => "waiting",
             Self::OwnersUnreadable(_) => "owners_unreadable",
             Self::ZoneUnreadable(..) => "zone_unreadable",
+            Self::ZoneDoubted(..) => "zone_doubted",
             Self::HostUnreadable(_) => "host_unreadable",
             Self::ImagesUnreadable(_) => "images_unreadable",
             Self::ReportOnly => "report_only",
+            Self::Builder => "builder",
             Self::NoPool => "no_pool",
             Self::FirstSighting => "first_sighting",
             Self::NothingOwned => "nothing_owned",
@@ -121,12 +127,14 @@ impl Reason {
     }
 
     /// Every word that says that something was not done, for metrics that exist from the start.
-    pub const REFUSALS: [&'static str; 21] = [
+    pub const REFUSALS: [&'static str; 23] = [
         "owners_unreadable",
         "zone_unreadable",
+        "zone_doubted",
         "host_unreadable",
         "images_unreadable",
         "report_only",
+        "builder",
         "no_pool",
         "first_sighting",
         "nothing_owned",
@@ -184,11 +192,22 @@ impl fmt::Display for Reason {
             Self::Waiting(state) => write!(f, "waiting for the host, which is {state}"),
             Self::OwnersUnreadable(why) => write!(f, "cannot tell who owns hosts: {why}"),
             Self::ZoneUnreadable(zone, why) => write!(f, "cannot list zone {zone}: {why}"),
+            Self::ZoneDoubted(zone, hosts) => write!(
+                f,
+                "zone {zone} shows none of the {hosts} hosts there that Leases name, so none is \
+                 believed to be gone: is the API key of another project? If they are gone, delete \
+                 their Leases (host-…)"
+            ),
             Self::HostUnreadable(why) => write!(f, "cannot read the host: {why}"),
             Self::ImagesUnreadable(why) => write!(f, "cannot list the images to wipe to: {why}"),
             Self::ReportOnly => {
                 write!(f, "reported only: --orphan-reclaim-claim-name-prefix does not cover it")
             }
+            Self::Builder => write!(
+                f,
+                "it was a builder, and maybe GitHub has a job on it: when it has none, wipe it and \
+                 give it a pool's name by hand"
+            ),
             Self::NoPool => write!(
                 f,
                 "no pool to return it to: its Lease names none; set --default-adopt-pool-prefix"

@@ -106,8 +106,12 @@ pub fn survey(now: Timestamp, all: &Inventory, policy: &Policy, memory: &Memory)
             }
         }
     }
+    let doubted = leftovers::doubted(all);
+    for (zone, hosts) in &doubted {
+        look.refusals.push((None, Reason::ZoneDoubted(zone.clone(), *hosts)));
+    }
     let clean_ups = if whole {
-        leftovers::abandoned(all, &look.names, &mut look.sightings)
+        leftovers::abandoned(all, &look.names, &doubted, &mut look.sightings)
     } else {
         look.sightings.keep_unlisted(|server| listed.contains(server));
         look.sightings.keep_abandoned();
@@ -116,7 +120,7 @@ pub fn survey(now: Timestamp, all: &Inventory, policy: &Policy, memory: &Memory)
     let mut tasks = look.dead_holders();
     tasks.append(&mut look.spares());
     tasks.append(&mut look.due());
-    tasks.append(&mut leftovers::vanished(all, &look.names, &mut look.sightings));
+    tasks.append(&mut leftovers::vanished(all, &look.names, &doubted, &mut look.sightings));
     let Look { sightings, refusals, .. } = look;
     Survey { report, tasks, clean_ups, refusals, memory: sightings.after }
 }
@@ -140,8 +144,8 @@ impl Look<'_> {
     fn zone(&mut self, zone: &Zone, hosts: &[Listed]) -> ZoneReport {
         let mut report = ZoneReport::new();
         for Listed { host, changed_at } in hosts {
-            let owned = self.all.owners.of(host).is_some();
             let lease = self.all.leases.get(&host.id);
+            let owned = self.all.owners.of(host, lease).is_some();
             let class = classify(host, owned, lease, &self.names);
             let in_class = self.sightings.in_class(&host.id, class, *changed_at);
             report.count(class, in_class);
@@ -174,7 +178,9 @@ impl Look<'_> {
         let task = Task::Host { zone: zone.clone(), server: host.id.clone() };
         let ours = lease.lease.holder == LeaseHolder::Us;
         let stray = !owned && matches!(class, Class::Claiming | Class::Releasing | Class::Orphan);
-        self.orphan_count += usize::from(stray && class == Class::Orphan);
+        let orphan = stray && class == Class::Orphan;
+        let may_go = !lease.moved && self.names.may_return(&host.name);
+        self.orphan_count += usize::from(orphan && may_go);
         if !owned && is_wiped_by_hand(host, class, lease) {
             self.started.push(task);
             return;
@@ -190,8 +196,10 @@ impl Look<'_> {
             self.started.push(task);
         } else if lease.moved {
             self.refuse(host, Reason::Moved);
-        } else if class == Class::Orphan && !self.names.may_return(&host.name) {
+        } else if orphan && !may_go {
             self.refuse(host, Reason::ReportOnly);
+        } else if orphan && lease.lease.note.builder {
+            self.refuse(host, Reason::Builder);
         } else if !seen_twice {
             self.refuse(host, Reason::FirstSighting);
         } else if class == Class::Orphan {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use applecart_api::ids::{CrUid, ServerId, Zone};
 use applecart_api::keys::lease as key;
-use applecart_core::machine::{Lease, LeaseHolder};
+use applecart_core::machine::{Lease, LeaseHolder, OwnerNote};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease as Stored;
 use kube::ResourceExt;
@@ -49,6 +49,27 @@ pub fn read(stored: &Stored, us: Option<&CrUid>) -> Lease {
         owners_failed: annotation(key::OWNERS_FAILED)
             .and_then(|text| text.parse().ok())
             .unwrap_or_default(),
+        note: OwnerNote {
+            owner: annotation(key::LAST_OWNER).cloned(),
+            pool: annotation(key::POOL).cloned(),
+            builder: is(key::BUILDER),
+        },
+    }
+}
+
+/// What an owner says of itself, as annotations; null where it has nothing to say.
+pub fn noted(note: &OwnerNote) -> Value {
+    let OwnerNote { owner, pool, builder } = note;
+    let builder = builder.then_some("true");
+    json!({key::LAST_OWNER: owner, key::POOL: pool, key::BUILDER: builder})
+}
+
+/// Adds annotations to the document of a Lease. One that is created has no nulls.
+pub fn note(lease: &mut Value, annotations: Value) {
+    let exists = lease["metadata"]["resourceVersion"].is_string();
+    let Value::Object(annotations) = annotations else { return };
+    for (key, value) in annotations.into_iter().filter(|(_, value)| exists || !value.is_null()) {
+        lease["metadata"]["annotations"][key] = value;
     }
 }
 

@@ -13,7 +13,7 @@ use applecart_api::keys::{annotation, finalizer, label};
 use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineSpec};
 use applecart_core::machine::{
     Bound, Builder, Candidates, Credentials, Host, HostRead, Images, Name, Object, Observed,
-    Ordered, Pause,
+    Ordered, OwnerNote, Pause,
 };
 use futures::TryFutureExt;
 use jiff::Timestamp;
@@ -21,7 +21,7 @@ use kube::{Api, ResourceExt};
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use super::Context;
+use super::{Context, leases};
 use super::memory::{Reading, key, next, slim};
 use super::reads::Read;
 use crate::calls::{self, ReadError};
@@ -256,8 +256,14 @@ fn facts(
         known.unwrap_or_else(ScalewayAppleSiliconMachineSpec::default_zone)
     });
     let policy = object.annotations().get(annotation::RELEASE_POLICY);
+    let (name, namespace) = (object.name_any(), object.namespace().unwrap_or_default());
     Object {
-        name: object.name_any(),
+        note: OwnerNote {
+            owner: Some(leases::holder(&namespace, &name, &uid)),
+            pool: given.clone(),
+            builder: object.spec.gh_actions_runner.is_some(),
+        },
+        name,
         ordered: ordered(context, object, &uid),
         uid,
         created_at: object.metadata.creation_timestamp.as_ref().map(|time| time.0),

@@ -34,6 +34,11 @@ impl Orders {
     pub fn send(&self, uid: &CrUid) -> bool {
         self.table().remove(uid).is_some()
     }
+
+    /// The object is gone.
+    pub fn forget(&self, uid: &CrUid) {
+        self.table().remove(uid);
+    }
 }
 
 #[cfg(test)]

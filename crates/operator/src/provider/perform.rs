@@ -43,6 +43,7 @@ pub async fn perform(context: &Context, turn: &Turn, action: &Action) -> Outcome
         | Action::NoteWiped(server)
         | Action::NoteDelete(server)
         | Action::NoteQuarantined(server)
+        | Action::NoteOwner(server)
         | Action::NoteHealthy(server)
         | Action::NoteMoving { server, .. } => {
             // Before it is noted: whoever dies in between comes here again. And not between the
@@ -139,9 +140,12 @@ async fn record_bootstrap(
     turn: &Turn,
     status: &ScalewayAppleSiliconMachineStatus,
 ) -> Outcome {
-    let outcome = write_status(context, turn, status).await;
+    let (uid, outcome) = (&turn.seen.object.uid, write_status(context, turn, status).await);
     if outcome == Outcome::Done {
-        context.bootstraps.stop(&turn.seen.object.uid);
+        context.bootstraps.stop(uid);
+        if status.bootstrap_attempts.unwrap_or(0) == 0 {
+            context.reboots.forget(uid);
+        }
     }
     outcome
 }
@@ -157,12 +161,15 @@ fn facts(turn: &Turn, action: &Action, now: Timestamp) -> Value {
     match action {
         Action::NoteMarked(_) => json!({key::MARKED_AT: now, key::UNWIPED: "true"}),
         Action::NoteReleasing { owners_failed, .. } => {
-            let (failed, pool) = (owners_failed.to_string(), &turn.seen.object.pool_prefix);
-            json!({key::RELEASING_AT: now, key::OWNERS_FAILED: failed, key::POOL: pool})
+            let mut facts = leases::noted(&turn.seen.object.note);
+            facts[key::RELEASING_AT] = json!(now);
+            facts[key::OWNERS_FAILED] = json!(owners_failed.to_string());
+            facts
         }
         Action::NoteWiped(_) => json!({key::WIPED_AT: now, key::UNWIPED: "false"}),
         Action::NoteDelete(_) => json!({key::DELETE_REQUESTED_AT: now}),
         Action::NoteQuarantined(_) => json!({key::QUARANTINED: "true"}),
+        Action::NoteOwner(_) => leases::noted(&turn.seen.object.note),
         Action::NoteHealthy(_) => json!({key::OWNERS_FAILED: Value::Null}),
         Action::NoteMoving { moving, .. } => json!({key::MOVED: moving.then_some("true")}),
         Action::ReturnLease(_) => json!({key::UNWIPED: "false"}),
@@ -335,14 +342,9 @@ async fn take_lease(
     let object = &turn.seen.object;
     let now = context.clock.now();
     let mut lease = leases::taken((&turn.zone, server), &us(turn), &object.uid, version, now);
-    let notes = &mut lease["metadata"]["annotations"];
+    leases::note(&mut lease, leases::noted(&object.note));
     if used {
-        notes[key::UNWIPED] = json!("true");
-    }
-    // For whoever returns it, should its owner not be there any more.
-    notes[key::CLAIMED_AS] = json!(object.name);
-    if let Some(pool) = &object.pool_prefix {
-        notes[key::POOL] = json!(pool);
+        lease["metadata"]["annotations"][key::UNWIPED] = json!("true");
     }
     let api = host_leases(context);
     let (outcome, now) = if version.is_some() {
@@ -396,7 +398,12 @@ async fn clear_lease(
         "metadata": {"labels": {key::HOLDER: Value::Null}, "annotations": facts},
         "spec": {"holderIdentity": Value::Null},
     });
-    patch_lease(context, turn, server, change).await
+    let outcome = patch_lease(context, turn, server, change).await;
+    if outcome == Outcome::Done {
+        // Should it come back, its failures are counted anew.
+        context.reboots.forget(&turn.seen.object.uid);
+    }
+    outcome
 }
 
 /// A host that is not there is read as gone next turn; no answer leaves it open.

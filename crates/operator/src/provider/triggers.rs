@@ -19,10 +19,11 @@ use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 use tracing::Instrument;
 
+use super::departures::Departures;
 use super::memory::key;
 use super::observe::{chain, is_node_ready};
 use super::rests::Due;
-use super::turn::turn;
+use super::turn::{forget, turn};
 use super::{Context, bootstraps};
 use crate::calls::ReadError;
 
@@ -42,7 +43,8 @@ pub async fn machines(
     let everything = watcher::Config::default().page_size(PAGE);
     let all = context.watched::<ScalewayAppleSiliconMachine>();
     let slim = |object: &mut ScalewayAppleSiliconMachine| object.managed_fields_mut().clear();
-    let told = watch(all, everything.clone()).modify(slim).reflect(store).applied_objects();
+    let told = watch(all, everything.clone()).modify(slim).inspect(forget_the_gone(&context));
+    let told = told.reflect(store).applied_objects();
     let controller = Controller::for_stream(told, context.store.clone())
         .with_config(Config::default().concurrency(context.settings.concurrent_turns));
     context.metrics.watch(context.store.clone());
@@ -64,6 +66,17 @@ pub async fn machines(
         .run(turns, |object, error, context| failed(&object, error, &context), context)
         .for_each(|_| future::ready(()))
         .await;
+}
+
+/// Ends what runs for objects that are gone: nobody takes turns for those.
+fn forget_the_gone(
+    context: &Arc<Context>,
+) -> impl FnMut(&Result<Event<ScalewayAppleSiliconMachine>, watcher::Error>) + Send + 'static {
+    let (context, mut departures) = (context.clone(), Departures::default());
+    move |told| {
+        let gone = told.as_ref().map(|event| departures.after(event)).unwrap_or_default();
+        gone.iter().for_each(|who| forget(&context, who));
+    }
 }
 
 /// One turn after another, until nothing more is to be done at once: with many Machines at work,
@@ -159,7 +172,7 @@ fn of_nodes(
 ) -> impl Stream<Item = ObjectRef<ScalewayAppleSiliconMachine>> + Send + 'static {
     let all = Api::<Node>::all(context.client.clone());
     let nodes = watch(all, watcher::Config::default()).default_backoff();
-    let mut last: BTreeMap<String, (bool, bool)> = BTreeMap::new();
+    let mut last = Known::default();
     nodes.flat_map(move |event| {
         if let Ok(Event::Apply(node) | Event::InitApply(node) | Event::Delete(node)) = &event {
             context.memory.nodes.forget(&node.name_any());
@@ -168,31 +181,52 @@ fn of_nodes(
             context.drains.watch(event);
         }
         let changed = news(&mut last, event);
-        let objects = changed.map(|node| named(&context.store, &node)).unwrap_or_default();
+        let objects = changed.iter().flat_map(|node| named(&context.store, node)).collect();
         stream::iter(woken(&context, objects))
     })
 }
 
-/// The name of the Node that an event tells something new about.
-fn news(
-    last: &mut BTreeMap<String, (bool, bool)>,
-    event: Result<Event<Node>, watcher::Error>,
-) -> Option<String> {
+/// What is known of Nodes: whether each is ready, and whether it is cordoned.
+#[derive(Default)]
+struct Known {
+    nodes: BTreeMap<String, (bool, bool)>,
+    /// Those that a list, which is not complete yet, has shown so far.
+    listed: BTreeMap<String, (bool, bool)>,
+}
+
+/// The names of the Nodes that an event tells something new about.
+fn news(known: &mut Known, event: Result<Event<Node>, watcher::Error>) -> Vec<String> {
+    let facts = |node: &Node| {
+        let cordoned = node.spec.as_ref().is_some_and(|s| s.unschedulable == Some(true));
+        (is_node_ready(node), cordoned)
+    };
     match event {
-        Ok(Event::Apply(node) | Event::InitApply(node)) => {
-            let cordoned = node.spec.as_ref().is_some_and(|s| s.unschedulable == Some(true));
-            let facts = (is_node_ready(&node), cordoned);
-            let before = last.insert(node.name_any(), facts);
-            (before != Some(facts)).then(|| node.name_any())
+        Ok(Event::Apply(node)) => {
+            let (name, facts) = (node.name_any(), facts(&node));
+            let before = known.nodes.insert(name.clone(), facts);
+            if before == Some(facts) { vec![] } else { vec![name] }
+        }
+        Ok(Event::InitApply(node)) => {
+            let (name, facts) = (node.name_any(), facts(&node));
+            known.listed.insert(name.clone(), facts);
+            if known.nodes.get(&name) == Some(&facts) { vec![] } else { vec![name] }
         }
         Ok(Event::Delete(node)) => {
-            last.remove(&node.name_any());
-            Some(node.name_any())
+            known.nodes.remove(&node.name_any());
+            vec![node.name_any()]
         }
-        Ok(Event::Init | Event::InitDone) => None,
+        Ok(Event::Init) => {
+            known.listed.clear();
+            vec![]
+        }
+        // A deletion that the watch missed is seen by what a list lacks.
+        Ok(Event::InitDone) => {
+            let before = std::mem::replace(&mut known.nodes, std::mem::take(&mut known.listed));
+            before.into_keys().filter(|name| !known.nodes.contains_key(name)).collect()
+        }
         Err(error) => {
             tracing::warn!(error = chain(&error), "could not watch Nodes; trying again");
-            None
+            vec![]
         }
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::Outcome;
 use applecart_core::machine::{Action, Decision, Identity, Reason, decide};
-use kube::{Resource, ResourceExt};
+use kube::Resource;
 
 use super::Context;
+use super::departures::Who;
 use super::memory::{Reading, key};
 use super::observe::{Turn, observe, read_afresh};
 use super::perform::perform;
@@ -37,7 +38,7 @@ pub async fn turn(
     context: Arc<Context>,
 ) -> Result<Option<Duration>, ReadError> {
     let Some((turn, mut decision)) = Box::pin(look(&context, &object)).await? else {
-        forget(&context, &object);
+        forget(&context, &Who::of(&object));
         // Gone, or a read behind the times: then nothing else would ever bring us back.
         return Ok(Some(context.settings.limits.look));
     };
@@ -59,7 +60,7 @@ pub async fn turn(
     };
     if outcome == Outcome::Done && *action == Action::RemoveFinalizer {
         // Nobody may call us again for what is gone.
-        forget(&context, &turn.object);
+        forget(&context, &Who::of(&turn.object));
         return Ok(None);
     }
     let uid = turn.seen.object.uid.as_str();
@@ -183,15 +184,17 @@ async fn tell(context: &Context, turn: &Turn, action: &Action, decision: &Decisi
     context.events.publish(&about, reason.word(), reason.to_string(), reason.is_warning()).await;
 }
 
-fn forget(context: &Context, object: &ScalewayAppleSiliconMachine) {
-    let Some(uid) = object.uid() else { return };
-    context.troubles.clear(&uid);
-    context.memory.kits.forget(&object.name_any());
-    context.memory.objects.forget(&uid);
-    context.rests.forget(&key(&object.namespace().unwrap_or_default(), &object.name_any()));
-    context.tellings.forget(&uid);
+/// The object is gone: what this process remembers of it goes, and what runs for it ends.
+pub fn forget(context: &Context, who: &Who) {
+    let Who { uid, namespace, name } = who;
+    context.troubles.clear(uid);
+    context.memory.kits.forget(name);
+    context.memory.objects.forget(uid);
+    context.rests.forget(&key(namespace, name));
+    context.tellings.forget(uid);
     if let Ok(uid) = uid.parse() {
         context.bootstraps.forget(&uid);
+        context.orders.forget(&uid);
         context.reboots.forget(&uid);
     }
 }

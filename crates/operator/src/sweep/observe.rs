@@ -113,8 +113,6 @@ fn host_lease(stored: &Lease) -> Option<HostLease> {
     Some(HostLease {
         lease: leases::read(stored, Some(&sweep)),
         zone: leases::zone(stored),
-        pool: stored.annotations().get(key::POOL).cloned(),
-        claimed_as: stored.annotations().get(key::CLAIMED_AS).cloned(),
         moved: says(key::MOVED),
         quarantined: says(key::QUARANTINED),
     })

@@ -257,6 +257,12 @@ fn name_rows() -> Vec<Row> {
     ]
 }
 
+/// Of a host that a namesake had, and nobody wiped since.
+fn left() -> Lease {
+    let owner = OwnerNote { owner: Some(format!("macs/{NAME}/gone")), ..note() };
+    Lease { holder: LeaseHolder::Nobody, unwiped: true, note: owner, ..ours() }
+}
+
 fn found_rows() -> Vec<Row> {
     vec![
         // P6
@@ -284,6 +290,32 @@ fn found_rows() -> Vec<Row> {
             Reason::NameTaken(format!(
                 "host {SERVER} bears it, and did so before this Machine was created"
             )),
+        ),
+        (
+            "a host of its name was left by an object that is gone, whenever that was (LH14, S5)",
+            bound(NAME, left()),
+            None,
+            Reason::NameTaken(format!(
+                "host {SERVER} bears it, and was not wiped since macs/{NAME}/gone had it"
+            )),
+        ),
+        (
+            "it left the host itself, as when a person cleared its Lease",
+            bound(NAME, Lease { note: note(), ..left() }),
+            Some(Action::TakeLease { server: server(), version: Some("7".into()), used: true }),
+            Reason::Adopting,
+        ),
+        (
+            "another had the host before it was wiped",
+            bound(NAME, Lease { unwiped: false, ..left() }),
+            Some(Action::TakeLease { server: server(), version: Some("7".into()), used: true }),
+            Reason::Adopting,
+        ),
+        (
+            "another left the host, but its provider ID names it, as after a move to and fro",
+            with(bound(NAME, left()), |s| s.object.provider_id = prepared().object.provider_id),
+            Some(Action::TakeLease { server: server(), version: Some("7".into()), used: true }),
+            Reason::Adopting,
         ),
         (
             "a host got its name after it was created",

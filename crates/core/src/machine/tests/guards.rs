@@ -143,11 +143,23 @@ const TROUBLE: Dimension = (6, |seen, way| {
     seen.trouble = Some(Trouble { tried, message, at, retry_at, too_early, streaks });
     seen.trouble.take_if(|_| way == 0);
 });
-const WIPED: Dimension = (3, |seen, way| {
+/// Wiped or not; at last, with what another left on it.
+const WIPED: Dimension = (4, |seen, way| {
     let lease = the_lease(seen);
     (lease.wiped_at, lease.unwiped) =
-        [(None, false), (Some(minutes_ago(2)), true), (Some(minutes_ago(2)), false)][way];
+        [(None, false), (Some(minutes_ago(2)), true), (Some(minutes_ago(2)), false), (None, true)]
+            [way];
+    lease.note = if way == 3 { anothers() } else { note() };
 });
+/// What its Lease says of its owner: what it is, nothing, and something else.
+const NOTED: Dimension = (3, |seen, way| {
+    the_lease(seen).note = [note(), OwnerNote::default(), anothers()][way].clone();
+});
+
+fn anothers() -> OwnerNote {
+    OwnerNote { owner: Some("there/other/1".into()), pool: None, builder: true }
+}
+
 const RELEASING: Dimension = (3, |seen, way| {
     the_lease(seen).releasing_at = [None, Some(minutes_ago(1)), Some(minutes_ago(32))][way];
 });
@@ -260,7 +272,7 @@ const CLAIMING: &[&str] = &[
 ];
 const PREPARING: &[&str] = &["StoreCredentials", "CreateIdentity", "StartBootstrap"];
 const KEEPING: &[&str] =
-    &["Compare", "RecordBootstrap", "StartUpkeep", "StopBootstrap", "NoteHealthy"];
+    &["Compare", "RecordBootstrap", "StartUpkeep", "StopBootstrap", "NoteHealthy", "NoteOwner"];
 const UPDATING: &[&str] = &["Drain", "Uncordon"];
 const RECOVERING: &[&str] = &["Reboot", "Cordon", "DeleteGuest"];
 const RETURNING: &[&str] = &["NoteReleasing", "RequestWipe", "NoteWiped", "NoteQuarantined"];
@@ -322,10 +334,42 @@ fn every_state_of_a_bootstrap_and_its_recovery_guards_what_it_does_to_a_host() {
         UPKEEP,
         TOLD,
         CREDENTIALS,
+        NOTED,
         (2, |seen, way| the_lease(seen).marked_at = [Some(minutes_ago(9)), None][way]),
     ];
     let effects = [PREPARING, KEEPING, &["Reboot", "Rename"]];
     assert_guarded(&dimensions, &effects);
+}
+
+#[test]
+fn every_state_of_a_recovery_that_scaleway_does_not_grant_guards_what_it_does_to_a_host() {
+    // G6, S12, V5
+    let dimensions = [
+        STATE,
+        ATTEMPTS,
+        REBOOTED,
+        JOB,
+        BOOTSTRAP,
+        (2, |seen, way| seen.reboot_granted = way == 1),
+        (3, |seen, way| {
+            let streak =
+                |tried| Streak { tried, since: minutes_ago(9), times: 2, retry_at: minutes_ago(1) };
+            let tried = [None, Some("try"), Some(Action::REBOOT)][way];
+            seen.trouble = tried.map(|tried| Trouble {
+                tried,
+                message: "x".into(),
+                at: minutes_ago(2),
+                retry_at: minutes_ago(1),
+                too_early: false,
+                streaks: vec![streak(tried)],
+            });
+        }),
+        (3, |seen, way| {
+            let due = [None, Some(minutes_ago(1)), Some(now() + Duration::from_mins(1))];
+            seen.object.status.next_attempt_at = due[way];
+        }),
+    ];
+    assert_guarded(&dimensions, &[&["Reboot", "StartBootstrap", "Rename"]]);
 }
 
 /// An update came, failed, or has waited for VMs for a minute or two hours.

@@ -143,6 +143,21 @@ fn a_reboot_that_failed_keeps_its_one_shot() {
 }
 
 #[test]
+fn a_reboot_that_is_refused_holds_up_neither_the_next_attempt_nor_the_exchange() {
+    // P20, V5: refused at 3, it is tried again at 4, and so on, until the host is exchanged.
+    let due = |minutes: i64| now() + jiff::SignedDuration::from_mins(minutes);
+    for failures in 3..=7 {
+        let waiting = refused(Action::REBOOT, 2, 3, failed(failures));
+        assert_eq!(effect(&waiting).action, Some(Action::Reboot(server())), "{failures}: not due");
+        let next = effect_at(due(4), &waiting);
+        assert_eq!(next.action, Some(Action::StartBootstrap(server())), "{failures}: it is due");
+        assert_eq!(told(&waiting).bootstrap_reboot_issued, None, "not used up");
+    }
+    let exchange = effect(&refused(Action::REBOOT, 9, 90, failed(8))).action;
+    assert!(matches!(exchange, Some(Action::Rename { .. })), "{exchange:?}");
+}
+
+#[test]
 fn a_reboot_that_was_granted_is_not_asked_for_again_though_nobody_sees_it() {
     // S12, V5: else the exchange would never come.
     let granted = with(failed(3), |seen| seen.reboot_granted = true);

@@ -428,3 +428,27 @@ fn a_mac_works_on_though_nobody_may_cordon_its_node() {
     let again = decide(now() + Duration::from_mins(1), &seen, &Limits::default()).action;
     assert_eq!(again, Some(Action::Drain { uid: "node-1".into() }));
 }
+
+#[test]
+fn a_lease_that_does_not_say_who_has_its_host_is_told_where_nothing_else_is_to_be_done() {
+    // C1, V3: of a host that was claimed before there were such notes, and of a spec that changed.
+    let noted = Some(Action::NoteOwner(server()));
+    let well = with(bootstrapped(), |seen| seen.node = Some(node()));
+    let of = |note: OwnerNote| {
+        let mut seen = well.clone();
+        if let Bound::To { lease, .. } = &mut seen.bound {
+            lease.note = note;
+        }
+        effect(&seen).action
+    };
+    assert_eq!(of(note()), None);
+    assert_eq!(of(OwnerNote::default()), noted);
+    assert_eq!(of(OwnerNote { pool: None, ..note() }), noted);
+    assert_eq!(of(OwnerNote { builder: true, ..note() }), noted);
+    let lost = with(well, |seen| {
+        if let Bound::To { lease, host: HostRead::Seen(host), .. } = &mut seen.bound {
+            (lease.note, host.name) = (OwnerNote::default(), "mine".into());
+        }
+    });
+    assert_eq!(effect(&lost).action, None, "a host that is not ours is not noted as ours");
+}

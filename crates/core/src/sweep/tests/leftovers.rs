@@ -11,9 +11,12 @@ fn provider_id(n: u32) -> ProviderId {
     ProviderId { zone: zone(), server: id(n) }
 }
 
-/// An object that lives, hosts, and what `fleet-gone` left: a Node of host 1, and more.
-fn left(hosts: Vec<Host>, objects: bool) -> Inventory {
+/// An object that lives, hosts, one of the pool that its Lease makes ours for certain, and what
+/// `fleet-gone` left: a Node of host 1, and more.
+fn left(mut hosts: Vec<Host>, objects: bool) -> Inventory {
+    hosts.push(host(9, "pool-9"));
     let mut all = inventory(hosts, vec![owner("fleet-a", None)]);
+    all.leases.insert(id(9), free());
     let belongings = Belongings { objects, node: Some(provider_id(1)) };
     all.belongings.insert(NAME.into(), belongings);
     all.leases.insert(id(1), free());
@@ -148,8 +151,8 @@ fn access_goes_before_pods_and_node_and_the_account_goes_last() {
 #[test]
 fn the_lease_of_a_host_that_is_gone_is_due_when_that_was_seen_twice() {
     let with = |lease: HostLease| {
-        let mut all = inventory(vec![], vec![owner("fleet-a", Some(7))]);
-        all.leases.insert(id(1), lease);
+        let mut all = inventory(vec![host(9, "pool-9")], vec![owner("fleet-a", Some(7))]);
+        all.leases = BTreeMap::from([(id(1), lease), (id(9), free())]);
         all
     };
     let drop = Task::DropLease { zone: zone(), server: id(1) };
@@ -166,7 +169,7 @@ fn the_lease_of_a_host_that_is_gone_is_due_when_that_was_seen_twice() {
     let dead = second_look(&with(of("macs/x/gone")), &policy()).tasks;
     assert_eq!(dead, [Task::FreeLease(id(1)), drop]);
     let mut listed = with(free());
-    listed.zones = inventory(vec![host(1, "pool-1")], vec![]).zones;
+    listed.zones = inventory(vec![host(1, "pool-1"), host(9, "pool-9")], vec![]).zones;
     let mut owned = with(free());
     owned.owners = Owners::new(vec![owner("fleet-a", Some(1))]);
     let mut node = with(free());
@@ -177,6 +180,40 @@ fn the_lease_of_a_host_that_is_gone_is_due_when_that_was_seen_twice() {
     for all in [listed, owned, node, nowhere, lives] {
         assert_eq!(second_look(&all, &policy()).tasks, [], "{all:?}");
     }
+}
+
+#[test]
+fn a_list_that_shows_none_of_our_hosts_proves_no_absence() {
+    // S10: so does the key of another project, and what Leases keep from being adopted or wiped
+    // would be forgotten.
+    let (unwiped, doubted) = (left_by("macs/fleet-gone/gone"), vec!["zone_doubted"]);
+    let unwiped = HostLease { zone: Some(zone()), ..unwiped };
+    let moved = HostLease { moved: true, ..free() };
+    for (hosts, lease, dropped) in [
+        (vec![], unwiped.clone(), false),
+        (vec![], moved, false),
+        (vec![host(5, "pool-5")], unwiped.clone(), false),
+        (vec![], free(), true),
+    ] {
+        let mut all = left(vec![], true);
+        all.leases = BTreeMap::from([(id(1), lease.clone())]);
+        all.belongings.clear();
+        all.belongings.insert(NAME.into(), Belongings { objects: true, node: None });
+        all.zones = inventory(hosts, vec![]).zones;
+        let survey = second_look(&all, &policy());
+        let due = survey.tasks.iter().any(|task| matches!(task, Task::DropLease { .. }));
+        let found = (due, words(&survey), survey.clean_ups);
+        assert_eq!(found, (dropped, doubted.clone(), vec![]));
+    }
+    // One that was to be deleted is missed by nobody.
+    let mut all = left(vec![], true);
+    let mut asked = unwiped;
+    asked.lease.delete_requested_at = Some(at(0));
+    all.leases = BTreeMap::from([(id(1), asked)]);
+    all.belongings.clear();
+    all.zones = inventory(vec![], vec![]).zones;
+    let survey = second_look(&all, &policy());
+    assert_eq!((survey.tasks.len(), words(&survey)), (1, vec![]));
 }
 
 #[test]

@@ -17,7 +17,8 @@ macro_rules! effects {
 
 effects! {
     AddFinalizer RemoveFinalizer WriteStatus RecordBootstrap SetProviderId BlockMove TakeName
-    TakeLease NoteMarked NoteReleasing NoteWiped NoteDelete NoteQuarantined NoteHealthy NoteMoving
+    TakeLease NoteMarked NoteReleasing NoteWiped NoteDelete NoteQuarantined NoteOwner NoteHealthy
+    NoteMoving
     ClearLease ReturnLease LeaveLease Rename RequestWipe Reboot DeleteServer ScheduleDeletion
     NoteOrder Create StoreCredentials DeleteCredentials CreateIdentity DeleteIdentity StartBootstrap
     StartUpkeep Compare StopBootstrap RemoveRunner Cordon Drain Uncordon DeleteGuest FreeGuest
@@ -123,6 +124,18 @@ impl<'a> Case<'a> {
         ours && (!self.living || given_up) && self.is_our_node(None)
     }
 
+    /// S5, LH14: another had the host of our name, nobody wiped it since, and nothing else says
+    /// that it is ours.
+    fn is_left_by_another(&self) -> bool {
+        let object = &self.seen.object;
+        let anothers = |lease: &Lease| {
+            lease.unwiped && lease.note.owner.is_some() && lease.note.owner != object.note.owner
+        };
+        let known = object.status.server_id.is_some() || object.provider_id.is_some();
+        let named = self.host.is_some_and(|host| host.name == object.name);
+        named && !known && self.lease.is_some_and(anothers)
+    }
+
     fn guest(&self, name: &str) -> Option<&Guest> {
         self.seen.guests.iter().find(|guest| guest.name == name)
     }
@@ -168,6 +181,7 @@ pub fn may(seen: &Observed, action: &Action) -> bool {
         | Action::NoteWiped(_)
         | Action::NoteDelete(_)
         | Action::NoteQuarantined(_)
+        | Action::NoteOwner(_)
         | Action::NoteHealthy(_)
         | Action::NoteMoving { .. }
         | Action::ClearLease(_)
@@ -309,6 +323,7 @@ fn may_lease(case: &Case<'_>, action: &Action) -> bool {
             let free = case.lease.is_none_or(|lease| lease.holder == LeaseHolder::Nobody);
             let ours = case.is_one_of(&[Release::NotBegun, Release::Marked]) && *used;
             let chosen = matches!(seen.bound, Bound::Unbound(Candidates::Listed(_)));
+            let ours = ours && !case.is_left_by_another();
             case.may_act() && free && (ours || (chosen && case.living))
         }
         Action::NoteMarked(_) => {
@@ -322,6 +337,10 @@ fn may_lease(case: &Case<'_>, action: &Action) -> bool {
         }
         Action::NoteDelete(_) => case.is_doomed() && case.has(),
         Action::NoteQuarantined(_) => case.has() && refused && !case.is_quarantined(),
+        Action::NoteOwner(_) => {
+            let new = case.lease.is_some_and(|lease| lease.note != object.note);
+            case.living && case.may_act() && case.has_claimed() && new
+        }
         Action::NoteHealthy(_) => {
             let well = is_true(&object.status.conditions, "Bootstrapped");
             case.living && case.has_claimed() && well
@@ -470,7 +489,7 @@ fn may_let_go(case: &Case<'_>) -> bool {
             let wiped = case.is_one_of(&[Release::Marked]) && case.is_wiped();
             let aside = [Release::InPool, Release::Quarantined, Release::NotOurs];
             let done = wiped || case.is_quarantined() || case.has_no_way();
-            !case.holds() && (done || case.is_one_of(&aside))
+            !case.holds() && (done || case.is_one_of(&aside) || case.is_left_by_another())
         }
     };
     returned && (bare || namesake)
