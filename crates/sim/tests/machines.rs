@@ -259,8 +259,8 @@ async fn a_reboot_that_is_granted_and_never_comes_is_asked_for_once_and_the_exch
         until(&world, "a claim", || machine(&world)["spec"]["providerID"].is_string()).await;
         let bad = machine(&world)["status"]["serverID"].as_str().unwrap_or_default().to_owned();
         let granted = json!({
-            "id": bad, "name": machine(&world)["metadata"]["name"], "type": "M2-L", "status": "rebooting",
-            "zone": "fr-par-1", "project_id": bad, "delivered": true,
+            "id": bad, "name": machine(&world)["metadata"]["name"], "type": "M2-L",
+            "status": "rebooting", "zone": "fr-par-1", "project_id": bad, "delivered": true,
         });
         let rule = Rule::next(Operation::RebootServer, Verdict::FailBefore(Answer::ok(&granted)));
         world.scaleway().add_rule(rule.for_ever());
@@ -269,6 +269,54 @@ async fn a_reboot_that_is_granted_and_never_comes_is_asked_for_once_and_the_exch
         until(&world, "the exchange", returned).await;
         assert_eq!(calls(&world, Operation::RebootServer), 1);
         assert_eq!(calls(&world, Operation::ReinstallServer), 1);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reboot_that_is_refused_for_good_keeps_nobody_on_a_bad_host() {
+    // P20, V5: refused after the third failure, it is asked for again after each further one.
+    let world = world(2, 0);
+    during(&world, async {
+        for host in world.scaleway().hosts() {
+            if host.name.starts_with(POOL_PREFIX) {
+                lock_out(&world, &host.id);
+            }
+        }
+        let refused = Verdict::FailBefore(Answer::empty(500));
+        world.scaleway().add_rule(Rule::next(Operation::RebootServer, refused).for_ever());
+        scale(&world, 1).await;
+        until(&world, "a claim", || machine(&world)["spec"]["providerID"].is_string()).await;
+        let bad = machine(&world)["status"]["serverID"].as_str().unwrap_or_default().to_owned();
+        let bad: ServerId = bad.parse().expect("a server id");
+        let attempts = || machine(&world)["status"]["bootstrapAttempts"].as_i64();
+        until(&world, "the seventh failure", || attempts() == Some(7)).await;
+        assert!(calls(&world, Operation::RebootServer) >= 5, "once after each failure at least");
+        assert_eq!(machine(&world)["status"]["bootstrapRebootIssued"], Value::Null);
+        let returned = || host(&world, &bad).name == format!("{POOL_PREFIX}{bad}");
+        until(&world, "the exchange", returned).await;
+        assert_eq!(calls(&world, Operation::ReinstallServer), 1);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_stay_on_a_host_has_a_reboot_of_its_own() {
+    // S12: the same Machine gets the only host there is again, and that fails again.
+    let world = world(1, 0);
+    during(&world, async {
+        let hosts = world.scaleway().hosts();
+        let only = hosts.iter().find(|host| host.name.starts_with(POOL_PREFIX)).expect("a host");
+        lock_out(&world, &only.id);
+        scale(&world, 1).await;
+        let failed = || fact(&world, &only.id, lease::OWNERS_FAILED) == json!("1");
+        until(&world, "the exchange", failed).await;
+        assert_eq!(calls(&world, Operation::RebootServer), 1);
+        let attempts = || machine(&world)["status"]["bootstrapAttempts"].as_i64();
+        until(&world, "another stay", || attempts() == Some(1)).await;
+        lock_out(&world, &only.id);
+        until(&world, "its fourth failure", || attempts() == Some(4)).await;
+        assert_eq!(calls(&world, Operation::RebootServer), 2);
     })
     .await;
 }

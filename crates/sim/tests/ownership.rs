@@ -17,7 +17,9 @@ use applecart_sim::world::{FLEET, Install, NAMESPACE, POOL, POOL_PREFIX, World, 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
+};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -228,6 +230,65 @@ async fn a_host_that_only_its_name_ties_to_its_machine_comes_back_wiped() {
         assert_eq!(world.scaleway().wipes(&claimed.id), 1);
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_runs_for_an_object_that_is_forced_away_ends_with_it() {
+    // A person strips the finalizer in mid-bootstrap: no turn of ours ever comes again.
+    let world = world(1, 0, None);
+    during(&world, async {
+        scale(&world, 1).await;
+        let in_step = || machine(&world)["status"]["bootstrap"].is_object();
+        until(&world, "a bootstrap", in_step).await;
+        let hosts = world.scaleway().hosts();
+        let object = name(&machine(&world));
+        let claimed = hosts.iter().find(|host| host.name == object).expect("its host");
+        scale(&world, 0).await;
+        world.api().lose(MACHINES);
+        sleep(Duration::from_secs(1)).await;
+        let before = mac_of(&world, claimed).call_counts();
+        sleep(Duration::from_mins(5)).await;
+        assert_eq!(mac_of(&world, claimed).call_counts(), before, "somebody still works there");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namesake_gets_nothing_of_what_an_object_that_was_forced_away_left() {
+    // S5, LH14: neither its host, with its disk, nor another one before that one is out of the way.
+    let world = world(2, 1, None);
+    during(&world, async {
+        let claimed = ready(&world).await;
+        assert_eq!(fact(&world, &claimed.id, lease::POOL), json!(POOL_PREFIX));
+        world.stop(&Process::Provider);
+        let forced = machine(&world);
+        world.api().lose(MACHINES);
+        let leases: Api<Lease> = Api::namespaced(world.client(), NAMESPACE);
+        let freed = json!({
+            "metadata": {"labels": {lease::HOLDER: null}}, "spec": {"holderIdentity": null},
+        });
+        let (how, freed) = (PatchParams::default(), Patch::Merge(&freed));
+        leases.patch(&lease::name(&claimed.id), &how, &freed).await.expect("a patch");
+        let mut again: DynamicObject = serde_json::from_value(forced).expect("an object");
+        again.metadata.uid = None;
+        again.metadata.resource_version = None;
+        again.data["status"] = Value::Null;
+        again.data["spec"]["providerID"] = Value::Null;
+        api(&world, MAC).create(&PostParams::default(), &again).await.expect("a namesake");
+        world.start_again(&Process::Provider);
+        let waits = || says(&world, "Ready").1 == "NameTaken";
+        until(&world, "the namesake waiting", waits).await;
+        sleep(Duration::from_mins(10)).await;
+        assert!(waits(), "{}", machine(&world));
+        assert_eq!(host(&world, &claimed.id).name, claimed.name);
+        let holder = fact(&world, &claimed.id, lease::LAST_OWNER);
+        assert!(!holder.to_string().contains(&uid(&machine(&world))), "{holder}");
+    })
+    .await;
+}
+
+fn uid(object: &Value) -> String {
+    object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,9 +21,9 @@ use kube::{Api, ResourceExt};
 use secrecy::SecretString;
 use tokio::time::Instant;
 
-use super::{Context, leases};
 use super::memory::{Reading, key, next, slim};
 use super::reads::Read;
+use super::{Context, leases};
 use crate::calls::{self, ReadError};
 
 pub use binding::host;
