@@ -60,6 +60,9 @@ pub fn clean_up(task: &CleanUp, left: &Leftovers, owners: &Owners) -> Option<Act
         .or_else(|| remove_account(&left.identity))
 }
 
+/// One host alone may be gone; so many at once were more likely never looked for.
+const DOUBTED_FROM: usize = 2;
+
 /// The zones whose lists show none of the hosts that Leases name there, and how many those are: so
 /// does a key of another project, to which Scaleway denies, too, that it may read a host (S10).
 /// Hosts that were asked to be deleted may all be gone.
@@ -72,7 +75,7 @@ pub(super) fn doubted(all: &Inventory) -> BTreeMap<Zone, usize> {
         };
         let named = all.leases.values().filter(there).count();
         let shows_one = hosts.iter().any(|listed| all.leases.contains_key(&listed.host.id));
-        if named > 0 && !shows_one {
+        if named >= DOUBTED_FROM && !shows_one {
             doubted.insert(zone.clone(), named);
         }
     }

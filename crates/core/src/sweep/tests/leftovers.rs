@@ -196,7 +196,7 @@ fn a_list_that_shows_none_of_our_hosts_proves_no_absence() {
         (vec![], free(), true),
     ] {
         let mut all = left(vec![], true);
-        all.leases = BTreeMap::from([(id(1), lease.clone())]);
+        all.leases = BTreeMap::from([(id(1), lease.clone()), (id(2), unwiped.clone())]);
         all.belongings.clear();
         all.belongings.insert(NAME.into(), Belongings { objects: true, node: None });
         all.zones = inventory(hosts, vec![]).zones;
@@ -209,11 +209,14 @@ fn a_list_that_shows_none_of_our_hosts_proves_no_absence() {
     let mut all = left(vec![], true);
     let mut asked = unwiped;
     asked.lease.delete_requested_at = Some(at(0));
-    all.leases = BTreeMap::from([(id(1), asked)]);
+    all.leases = BTreeMap::from([(id(1), asked.clone()), (id(2), asked)]);
     all.belongings.clear();
     all.zones = inventory(vec![], vec![]).zones;
     let survey = second_look(&all, &policy());
-    assert_eq!((survey.tasks.len(), words(&survey)), (1, vec![]));
+    assert_eq!((survey.tasks.len(), words(&survey)), (2, vec![]));
+    // One alone may be gone.
+    all.leases.remove(&id(2));
+    assert_eq!(second_look(&all, &policy()).tasks.len(), 1);
 }
 
 #[test]
