@@ -66,6 +66,10 @@ pub mod annotation {
 /// The taint that keeps everything but Macs' own Pods off a Mac.
 pub const TAINT_MACOS: &str = "tuist.dev/macos";
 
+/// The taints that Kubernetes puts on a Node whose agent is not well, or is silent.
+pub const TAINTS_SILENT: [&str; 2] =
+    ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+
 /// The Lease that the provider's leader holds; the system before us holds the same one.
 pub const LEADER_LEASE: &str = "scaleway-applesilicon.infrastructure.cluster.x-k8s.io";
 

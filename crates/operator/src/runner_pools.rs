@@ -3,6 +3,8 @@
 //! Runners are listed from the API server each turn, never taken from a cache: a Pod that was just
 //! created counts at once (R12).
 
+mod silences;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,6 +32,7 @@ use kube::runtime::{Controller, watcher};
 use kube::{Api, Resource, ResourceExt};
 use serde_json::{Value, json};
 
+use self::silences::Silences;
 use crate::calls::{self, ReadError};
 use crate::events::Events;
 use crate::provider::chain;
@@ -64,6 +67,7 @@ struct Context {
     /// Runners whose account was made here and whose Pod was not yet; lost in a crash, and then
     /// their accounts go.
     begun: Mutex<BTreeSet<String>>,
+    silences: Silences,
 }
 
 impl Context {
@@ -101,6 +105,7 @@ impl RunnerPools {
             limits: self.limits,
             tellings: Tellings::default(),
             begun: Mutex::default(),
+            silences: Silences::default(),
         });
         let runners = watcher::Config::default().labels(label::RUNNER_POOL);
         let (pools, pods): (Api<Watched>, Api<Pod>) = match &self.namespace {
@@ -128,6 +133,7 @@ async fn turn(pool: Arc<Watched>, context: Arc<Context>) -> Result<Wake, ReadErr
         let uid = pool.uid().unwrap_or_default();
         context.troubles.clear(&uid);
         context.tellings.forget(&uid);
+        context.silences.forget(&uid);
         // Gone, or a read behind the times: then nothing else would ever bring us back.
         return Ok(Wake::requeue(context.limits.look));
     };
@@ -193,10 +199,13 @@ async fn observe(context: &Context, pool: &Watched) -> Result<Option<Turn>, Read
     let accounts: Api<ServiceAccount> = Api::namespaced(context.client.clone(), &namespace);
     let accounts = calls::read("its ServiceAccounts", accounts.list(&members)).await?;
     let mut runners: Vec<Runner> = pods.items.iter().map(runner).collect();
+    let uid = pool.uid().unwrap_or_default();
+    let unheard =
+        silences::unheard(&context.client, &pool.spec.fleet_selector, &pods.items).await?;
+    context.silences.note(&uid, &unheard, &mut runners, context.clock.now());
     runners.sort_by(|a, b| a.name.cmp(&b.name));
     let mut accounts: Vec<Account> = observe_accounts(context, &accounts.items, &runners);
     accounts.sort_by(|a, b| a.name.cmp(&b.name));
-    let uid = pool.uid().unwrap_or_default();
     let names = runners.iter().map(|runner| &runner.name);
     let taken = names.chain(accounts.iter().map(|account| &account.name)).map(String::as_str);
     let fresh = suffix(&uid, &pool.resource_version().unwrap_or_default(), &taken.collect());
@@ -238,6 +247,7 @@ fn runner(pod: &Pod) -> Runner {
         state,
         image: container.and_then(|container| container.image.clone()).unwrap_or_default(),
         deleting: pod.metadata.deletion_timestamp.is_some(),
+        silent_since: None,
     }
 }
 

@@ -32,12 +32,13 @@ mod pace;
 mod scheduler;
 mod schemas;
 mod set;
+mod taints;
 mod workloads;
 mod world;
 
 pub use self::core::core;
 pub use crds::crds;
 pub use manifests::Manifests;
-pub use node_lifecycle::node_lifecycle;
+pub use node_lifecycle::{NodePace, node_lifecycle};
 pub use scheduler::scheduler;
 pub use workloads::workloads;

@@ -129,6 +129,8 @@ struct State {
     injected: usize,
     /// Until when the API server is gone for whoever is under test.
     gone_until: Option<Instant>,
+    /// Until when some do not reach it.
+    cut_off: BTreeMap<Process, Instant>,
     /// Heartbeats in a quiet time.
     beats: BTreeMap<Process, u64>,
     checks: u64,
@@ -173,6 +175,7 @@ impl Faults {
             on_a_mac: Process::Provider,
             injected: 0,
             gone_until: None,
+            cut_off: BTreeMap::new(),
             beats: BTreeMap::new(),
             checks: 0,
             violation: None,
@@ -284,6 +287,17 @@ impl Faults {
     #[must_use]
     pub fn is_api_server_gone(&self) -> bool {
         self.state().gone_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// For so long one process alone does not reach it.
+    pub(crate) fn cut_off(&self, process: Process, time: Duration) {
+        self.state().cut_off.insert(process, Instant::now() + time);
+    }
+
+    /// Whether it is gone at the moment, for this process at least.
+    fn is_gone_for(&self, process: &Process) -> bool {
+        let until = self.state().cut_off.get(process).copied();
+        self.is_api_server_gone() || until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Resolves when `process` shall die.

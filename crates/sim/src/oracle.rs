@@ -92,7 +92,7 @@ impl Safety {
         let pool = text(&taken["metadata"]["labels"][label::RUNNER_POOL]);
         let pools = self.sight.objects(POOLS);
         let Some(pool) = pools.iter().find(|object| is(object, pool)) else { return Ok(()) };
-        let roll = Roll { pool, pods: &pods };
+        let roll = Roll { pool, pods: &pods, nodes: &self.sight.objects("nodes") };
         if !roll.is_stale(taken) || is_ended(taken) || is_deleted(pool) || roll.is_too_big() {
             return Ok(());
         }
@@ -218,10 +218,11 @@ fn vm_of(pod: &Value) -> VmName {
     })
 }
 
-/// A pool and all Pods that there are.
+/// A pool and all Pods and Nodes that there are.
 struct Roll<'a> {
     pool: &'a Value,
     pods: &'a [Arc<Value>],
+    nodes: &'a [Arc<Value>],
 }
 
 impl Roll<'_> {
@@ -242,6 +243,16 @@ impl Roll<'_> {
         stay >= usize::try_from(wanted).unwrap_or(usize::MAX)
     }
 
+    /// Whether somebody hears of the Mac that it is on. On a dead one a runner leaves for ever, and
+    /// one that has yet to start never does: nobody waits for either.
+    fn is_heard_of(&self, runner: &Value) -> bool {
+        let is = |node: &&Arc<Value>| node["metadata"]["name"] == runner["spec"]["nodeName"];
+        let conditions = |node: &Arc<Value>| node["status"]["conditions"].as_array().cloned();
+        let is_unwell = |it: &Value| it["type"] == "Ready" && it["status"] != "True";
+        let all = self.nodes.iter().find(is).and_then(conditions).unwrap_or_default();
+        !all.iter().any(is_unwell)
+    }
+
     /// Old ones that leave, and new ones that do not run yet.
     fn on_their_way(&self) -> usize {
         let on_its_way = |runner: &&Value| match (self.is_stale(runner), is_deleted(runner)) {
@@ -249,7 +260,7 @@ impl Roll<'_> {
             (false, false) => text(&runner["status"]["phase"]) == "Pending",
             (true, false) | (false, true) => false,
         };
-        self.runners().filter(on_its_way).count()
+        self.runners().filter(|runner| on_its_way(runner) && self.is_heard_of(runner)).count()
     }
 }
 

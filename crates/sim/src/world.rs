@@ -261,7 +261,7 @@ impl World {
         let keeping = self.api().client(Identity::stand_in("system:kube-controller-manager"));
         let standing = self.api().client(Identity::stand_in("system:kube-controller-manager"));
         let schedule = self.api().client(Identity::stand_in("system:kube-scheduler"));
-        let (period, grace) = (settings.period(), settings.node_grace());
+        let (period, pace) = (settings.period(), settings.node_pace());
         // Each is polled only when something happened to it: there are thousands of wake-ups in a
         // run, and most are for one of them.
         let mut parts: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
@@ -296,7 +296,7 @@ impl World {
         );
         let time = clock.clone();
         let life = async move {
-            cluster_api::node_lifecycle(standing, time, period, grace).await;
+            cluster_api::node_lifecycle(standing, time, pace).await;
         };
         parts.push(life.boxed());
         if settings.deployments {

@@ -8,7 +8,7 @@ use applecart_api::machine::{
     ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineSpec,
     ScalewayAppleSiliconMachineTemplate,
 };
-use applecart_sim::cluster_api::{self, Manifests};
+use applecart_sim::cluster_api::{self, Manifests, NodePace};
 use applecart_sim::kubernetes::{ApiServer, Identity, Registry};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -646,9 +646,8 @@ async fn a_node_whose_lease_stops_turns_unknown_after_the_grace_and_its_machine_
     let mut fleet = Fleet::with_provider(1).await;
     fleet.settles(1).await;
     let (client, clock) = (fleet.client.clone(), fleet.clock.clone());
-    fleet
-        .tasks
-        .spawn(async move { cluster_api::node_lifecycle(client, clock, PERIOD, GRACE).await });
+    let pace = NodePace { period: PERIOD, grace: GRACE, second: Duration::from_secs(1) };
+    fleet.tasks.spawn(async move { cluster_api::node_lifecycle(client, clock, pace).await });
     let name = fleet.names().await.remove(0);
     let leases: Api<Lease> = Api::namespaced(fleet.client.clone(), "kube-node-lease");
     let renew = async |ahead: i64| {

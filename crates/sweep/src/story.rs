@@ -96,6 +96,9 @@ pub enum Story {
     UpgradeAnywhere,
     /// The API server is gone for an hour, in the middle of a claim: no VM is touched.
     Outage,
+    /// The agent of a Mac alone does not reach the API server for ten minutes, while one of its two
+    /// runners has a job: the job ends well (S37, G15).
+    Partition,
     /// The clocks of provider, pools and agents jump an hour forward in the middle of a claim.
     ClockForward,
     /// The same, an hour back.
@@ -274,7 +277,7 @@ impl Story {
             Self::Detach | Self::Move => Leaves::Working,
             Self::Job | Self::TwoLeadersPools | Self::Outage => Leaves::Fleet(1),
             Self::Update => Leaves::Fleet(4),
-            Self::RollImage => Leaves::Fleet(2),
+            Self::RollImage | Self::Partition => Leaves::Fleet(2),
             Self::Claim
             | Self::Scale
             | Self::Rescale
@@ -323,7 +326,7 @@ impl Story {
             Self::Job | Self::Drain | Self::Outage | Self::DeletePool => {
                 pods::keep_idle(world, 1, 1).await
             }
-            Self::RollImage => pods::keep_idle(world, 1, 2).await,
+            Self::RollImage | Self::Partition => pods::keep_idle(world, 1, 2).await,
             Self::Update => pods::keep_idle(world, 2, 4).await,
             Self::TwoLeadersPools => pods::one_keeper(world).await,
             Self::Builder => builder::begin(world).await,
@@ -399,6 +402,7 @@ impl Story {
             Self::Token => recovery::revoke_token(world).await,
             Self::UpgradeAnywhere => recovery::upgrade(world).await,
             Self::Outage => outage::lose_api_server(world).await,
+            Self::Partition => outage::cut_off(world).await,
             Self::ClockForward => outage::jump(world, outage::HOUR).await,
             Self::ClockBack => outage::jump(world, -outage::HOUR).await,
             Self::Forget => recovery::forget(world).await,

@@ -16,11 +16,18 @@ pub struct Limits {
     pub keep: Duration,
     /// How often a pool that waits for something is looked at.
     pub look: Duration,
+    /// How long nobody may hear of a Mac before its runners without a job are replaced: as long as
+    /// Kubernetes leaves any Pod there.
+    pub silent: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { keep: Duration::from_mins(1), look: Duration::from_secs(10) }
+        Self {
+            keep: Duration::from_mins(1),
+            look: Duration::from_secs(10),
+            silent: Duration::from_mins(5),
+        }
     }
 }
 
@@ -28,7 +35,11 @@ impl Limits {
     /// All of them, `speed` times shorter.
     #[must_use]
     pub fn scaled(self, speed: f64) -> Self {
-        Self { keep: self.keep.div_f64(speed), look: self.look.div_f64(speed) }
+        Self {
+            keep: self.keep.div_f64(speed),
+            look: self.look.div_f64(speed),
+            silent: self.silent.div_f64(speed),
+        }
     }
 }
 
@@ -62,6 +73,8 @@ pub enum Reason {
     Reaping,
     /// Idle runners get a new image, one after another.
     Rolling(usize),
+    /// Nobody hears of the Macs of so many runners: idle ones are replaced in time.
+    Silent(usize),
     /// All runners are there; so many still start.
     Starting(usize),
     /// As asked for.
@@ -85,6 +98,7 @@ impl Reason {
             Self::WaitingForJobs(_) => "WaitingForJobs",
             Self::Reaping => "Reaping",
             Self::Rolling(_) => "Rolling",
+            Self::Silent(_) => "MacsSilent",
             Self::Starting(_) => "Starting",
             Self::Warm => "Warm",
             Self::Draining => "Draining",
@@ -105,6 +119,8 @@ impl fmt::Display for Reason {
             Self::WaitingForJobs(busy) => write!(f, "waiting for {busy} running jobs to end"),
             Self::Reaping => write!(f, "replacing a runner that ended"),
             Self::Rolling(stale) => write!(f, "old image still on {stale} of its runners"),
+            Self::Silent(1) => write!(f, "nobody hears of the Mac of 1 runner"),
+            Self::Silent(silent) => write!(f, "nobody hears of the Macs of {silent} runners"),
             Self::Starting(1) => write!(f, "1 runner is starting"),
             Self::Starting(starting) => write!(f, "{starting} runners are starting"),
             Self::Warm => write!(f, "as asked for"),
@@ -120,7 +136,7 @@ pub fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
     let decision = match held_up(now, seen) {
         Some(held) => held,
         None if seen.pool.deleting => drain(seen, limits),
-        None => keep(seen, limits),
+        None => keep(now, seen, limits),
     };
     not_before_due(now, seen, tell_first(now, seen, decision))
 }
@@ -139,7 +155,7 @@ fn held_up(now: Timestamp, seen: &Observed) -> Option<Decision> {
     Some(wait(Reason::Trouble(trouble.message.clone()), trouble.due_in(now)?))
 }
 
-fn keep(seen: &Observed, limits: &Limits) -> Decision {
+fn keep(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
     let pool = &seen.pool;
     if let Some(why) = &pool.unreadable {
         return wait(Reason::Unreadable(why.clone()), limits.keep);
@@ -157,6 +173,9 @@ fn keep(seen: &Observed, limits: &Limits) -> Decision {
     if let Some(account) = spare_account(seen, AccountState::Left) {
         return act(delete_account(account), Reason::Reaping);
     }
+    if let Some(decision) = replace_silent(now, &alive, limits) {
+        return decision;
+    }
     if alive.len() < pool.replicas() {
         return grow(seen, limits);
     }
@@ -166,7 +185,21 @@ fn keep(seen: &Observed, limits: &Limits) -> Decision {
     if alive.len() > pool.replicas() {
         return shrink(&alive, limits);
     }
-    roll(seen, &alive, limits)
+    roll(now, seen, &alive, limits)
+}
+
+/// A runner whose Mac is silent for long gets no job, and would be waited for until its Machine
+/// goes. One with a job may still do it (S37): its place is its own until then.
+fn replace_silent(now: Timestamp, alive: &[&Runner], limits: &Limits) -> Option<Decision> {
+    let useless = |runner: &&&Runner| {
+        runner.state != RunnerState::Busy && runner.is_silent_for(limits.silent, now)
+    };
+    let runner = alive.iter().find(useless)?;
+    Some(act(delete(runner), Reason::Silent(silent(alive))))
+}
+
+fn silent(alive: &[&Runner]) -> usize {
+    alive.iter().filter(|runner| runner.silent_since.is_some()).count()
 }
 
 /// A runner that ended goes: its Pod, then (as a spare account) its `ServiceAccount`.
@@ -193,18 +226,23 @@ fn spare_account(seen: &Observed, state: AccountState) -> Option<&Account> {
     seen.accounts.iter().find(|a| a.state == state && !used(&a.name))
 }
 
-/// Runners that never ran go before idle ones; busy ones never.
+/// Runners on silent Macs go before those that never ran, these before idle ones; busy ones never.
 fn shrink(alive: &[&Runner], limits: &Limits) -> Decision {
     let first = |state| alive.iter().find(|runner| runner.state == state);
-    match first(RunnerState::Starting).or_else(|| first(RunnerState::Idle)) {
+    let of_no_use =
+        |runner: &&&Runner| runner.silent_since.is_some() && runner.state != RunnerState::Busy;
+    let useless = alive.iter().find(of_no_use);
+    let next = useless.or_else(|| first(RunnerState::Starting));
+    match next.or_else(|| first(RunnerState::Idle)) {
         Some(runner) => act(delete(runner), Reason::Shrinking),
         None => wait(Reason::WaitingForJobs(alive.len()), limits.look),
     }
 }
 
 /// R8, S39: one stale runner at a time, and only while none before it is still leaving and no
-/// replacement is still starting.
-fn roll(seen: &Observed, alive: &[&Runner], limits: &Limits) -> Decision {
+/// replacement is still starting. One on a Mac that is silent for long may leave for ever: nobody
+/// waits for that.
+fn roll(now: Timestamp, seen: &Observed, alive: &[&Runner], limits: &Limits) -> Decision {
     let image = &seen.pool.spec.image;
     let stale: Vec<&&Runner> = alive.iter().filter(|runner| runner.image != *image).collect();
     let starting = alive.iter().filter(|runner| runner.state == RunnerState::Starting).count();
@@ -215,11 +253,13 @@ fn roll(seen: &Observed, alive: &[&Runner], limits: &Limits) -> Decision {
         }
         RunnerState::Ended => false,
     };
-    let under_way = seen.runners.iter().any(on_its_way);
+    let is_heard_of = |runner: &&Runner| !runner.is_silent_for(limits.silent, now);
+    let under_way = seen.runners.iter().filter(is_heard_of).any(on_its_way);
     let next = stale.iter().find(|runner| runner.state != RunnerState::Busy);
     match next {
         Some(runner) if !under_way => act(delete(runner), Reason::Rolling(stale.len())),
         _ if !stale.is_empty() => wait(Reason::Rolling(stale.len()), limits.look),
+        _ if silent(alive) > 0 => wait(Reason::Silent(silent(alive)), limits.look),
         _ if starting > 0 => wait(Reason::Starting(starting), limits.look),
         _ => wait(Reason::Warm, limits.keep),
     }
@@ -333,7 +373,14 @@ mod tests {
             state,
             image: "new".into(),
             deleting: false,
+            silent_since: None,
         }
+    }
+
+    /// On a Mac that nobody has heard of for so many seconds.
+    fn unheard(seconds: u64, runner: Runner) -> Runner {
+        let since = now() - Duration::from_secs(seconds);
+        Runner { silent_since: Some(since), ..runner }
     }
 
     fn with(mut seen: Observed, change: impl FnOnce(&mut Observed)) -> Observed {
@@ -481,6 +528,72 @@ mod tests {
         ]
     }
 
+    fn silent_rows() -> Vec<Row> {
+        use RunnerState::{Busy, Ended, Idle, Starting};
+        let (a, b, c) = (runner("a", Idle), runner("b", Busy), runner("c", Starting));
+        let leaving = |runner| Runner { deleting: true, ..unheard(300, stale(runner)) };
+        let idle = |seconds| unheard(seconds, a.clone());
+        let row = |name, runners, gone: Option<&Runner>, reason| {
+            (name, pool(2, runners), gone.map(delete), reason)
+        };
+        vec![
+            row("silent", vec![idle(299), b.clone()], None, Reason::Silent(1)),
+            row("for long", vec![idle(300), b.clone()], Some(&a), Reason::Silent(1)),
+            row(
+                "for long, before it ever ran",
+                vec![b.clone(), unheard(300, c.clone())],
+                Some(&c),
+                Reason::Silent(1),
+            ),
+            row(
+                "for days, at work (S37)",
+                vec![a.clone(), unheard(200_000, b.clone())],
+                None,
+                Reason::Silent(1),
+            ),
+            row(
+                "both for long, one at work",
+                vec![unheard(300, b.clone()), idle(300)],
+                Some(&a),
+                Reason::Silent(2),
+            ),
+            row(
+                "ended on a Mac that is silent since",
+                vec![unheard(300, runner("e", Ended)), a.clone()],
+                Some(&runner("e", Ended)),
+                Reason::Reaping,
+            ),
+            row(
+                "too many, one silent a moment",
+                vec![c.clone(), idle(1), b.clone()],
+                Some(&a),
+                Reason::Shrinking,
+            ),
+            row(
+                "too many, the silent one at work (S37)",
+                vec![unheard(300, b), a.clone(), runner("d", Idle)],
+                Some(&a),
+                Reason::Shrinking,
+            ),
+            row(
+                "old image, the one before on a Mac that is dead (S39)",
+                vec![leaving(runner("z", Idle)), stale(a.clone()), runner("d", Idle)],
+                Some(&stale(a.clone())),
+                Reason::Rolling(1),
+            ),
+            row(
+                "old image, the one before on a Mac that is silent a moment (S39)",
+                vec![
+                    Runner { silent_since: Some(now()), ..leaving(runner("z", Idle)) },
+                    stale(a.clone()),
+                    runner("d", Idle),
+                ],
+                None,
+                Reason::Rolling(1),
+            ),
+        ]
+    }
+
     fn draining_rows() -> Vec<Row> {
         use RunnerState::{Busy, Ended, Idle};
         let draining = |runners| with(pool(2, runners), |s| s.pool.deleting = true);
@@ -527,8 +640,8 @@ mod tests {
     #[test]
     fn each_state_leads_to_its_one_effect_for_its_reason() {
         // LH9
-        let rows = [living_rows(), rolling_rows(), draining_rows()].into_iter().flatten();
-        for (name, seen, action, reason) in rows {
+        let rows = [living_rows(), rolling_rows(), silent_rows(), draining_rows()];
+        for (name, seen, action, reason) in rows.into_iter().flatten() {
             let decision = effect(&seen);
             assert_eq!(decision.reason, reason, "{name}");
             assert_eq!(decision.action, action, "{name}");
@@ -552,10 +665,13 @@ mod tests {
     #[test]
     fn a_busy_runner_is_never_deleted_whatever_else_is_true() {
         // S37, R3, R5.
+        let for_ever = Some(Timestamp::UNIX_EPOCH);
+        let kinds = [("new", None), ("old", None), ("new", for_ever), ("old", for_ever)];
         for replicas in [0, 1, 5] {
             for deleting in [false, true] {
-                for image in ["new", "old"] {
-                    let busy = Runner { image: image.into(), ..runner("b", RunnerState::Busy) };
+                for (image, silent_since) in kinds {
+                    let busy = runner("b", RunnerState::Busy);
+                    let busy = Runner { image: image.into(), silent_since, ..busy };
                     let seen = with(pool(replicas, vec![busy]), |s| s.pool.deleting = deleting);
                     assert!(!matches!(effect(&seen).action, Some(Action::DeletePod { .. })));
                 }

@@ -1,7 +1,8 @@
 //! What was read this turn, parsed once. The shell fills it in; nothing here reads.
 
-use applecart_api::runner_pool::{RunnerPoolSpec, RunnerPoolStatus};
+use std::time::Duration;
 
+use applecart_api::runner_pool::{RunnerPoolSpec, RunnerPoolStatus};
 use jiff::Timestamp;
 
 use crate::Trouble;
@@ -71,6 +72,9 @@ pub struct Runner {
     pub image: String,
     /// Being deleted.
     pub deleting: bool,
+    /// Since when this process sees that nobody hears of its Mac, if it does. Never before it saw
+    /// so itself: one that was cut off with all Macs waits for them when it is back.
+    pub silent_since: Option<Timestamp>,
 }
 
 impl Runner {
@@ -78,6 +82,13 @@ impl Runner {
     #[must_use]
     pub fn is_alive(&self) -> bool {
         !self.deleting && self.state != RunnerState::Ended
+    }
+
+    /// Nobody has heard of its Mac for so long.
+    #[must_use]
+    pub fn is_silent_for(&self, long: Duration, now: Timestamp) -> bool {
+        let silence = |since| Duration::try_from(now.duration_since(since)).unwrap_or_default();
+        self.silent_since.is_some_and(|since| silence(since) >= long)
     }
 }
 

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use applecart_api::keys::{TAINT_MACOS, label};
+use applecart_api::keys::{TAINT_MACOS, TAINTS_SILENT, label};
 use applecart_api::runner_pool::RunnerPoolSpec;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 const DEFAULT_CPU_MILLI: i64 = 8000;
@@ -45,6 +45,16 @@ pub fn account(name: &str, pool: &str, owner: &OwnerReference) -> ServiceAccount
     }
 }
 
+/// A Mac that nobody hears of may work on: Kubernetes shall not take a runner away for that, since
+/// its agent would end the job as soon as it is back (S37, G15). Without this it does after five
+/// minutes. Which runners are of no use there, the pool itself decides.
+fn tolerations() -> Value {
+    let tolerate =
+        |key: &str, effect: &str| json!({"key": key, "operator": "Exists", "effect": effect});
+    let silent = TAINTS_SILENT.map(|key| tolerate(key, "NoExecute"));
+    [tolerate(TAINT_MACOS, "NoSchedule")].into_iter().chain(silent).collect()
+}
+
 /// The Pod of a runner.
 #[must_use]
 pub fn pod(
@@ -70,7 +80,7 @@ pub fn pod(
             label::RUNTIME: label::RUNTIME_TART,
             label::FLEET: spec.fleet_selector,
         },
-        "tolerations": [{"key": TAINT_MACOS, "operator": "Exists", "effect": "NoSchedule"}],
+        "tolerations": tolerations(),
         "containers": [{
             "name": "runner",
             "image": spec.image,
@@ -110,7 +120,15 @@ mod tests {
         assert_eq!(made["metadata"]["labels"]["tuist.dev/runner"], "true");
         assert_eq!(made["metadata"]["labels"]["tuist.dev/runner-pool"], "pool");
         assert_eq!(made["spec"]["nodeSelector"]["tuist.dev/fleet"], "fleet");
-        assert_eq!(made["spec"]["tolerations"][0]["key"], "tuist.dev/macos");
+        let exists =
+            |key: &str, effect: &str| json!({"key": key, "operator": "Exists", "effect": effect});
+        // A toleration with a number of seconds would be a limit for jobs on a silent Mac.
+        let tolerations = [
+            exists("tuist.dev/macos", "NoSchedule"),
+            exists("node.kubernetes.io/not-ready", "NoExecute"),
+            exists("node.kubernetes.io/unreachable", "NoExecute"),
+        ];
+        assert_eq!(made["spec"]["tolerations"], json!(tolerations));
         let container = &made["spec"]["containers"][0];
         assert_eq!(container["resources"]["limits"], json!({"cpu": "8000m", "memory": "14336Mi"}));
         let names: Vec<_> =

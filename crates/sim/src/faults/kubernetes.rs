@@ -29,7 +29,7 @@ impl Gate for Faults {
     }
 
     fn is_away(&self, call: &Call) -> bool {
-        self.is_api_server_gone() && Process::of_user(&call.who.user).is_some()
+        Process::of_user(&call.who.user).is_some_and(|process| self.is_gone_for(&process))
     }
 
     fn answered(&self, call: &Call, code: u16) {
@@ -42,7 +42,7 @@ impl Gate for Faults {
 
     fn deliver(&self, call: &Call, event: &str, object: &Value) -> Delivery {
         let Some(process) = Process::of_user(&call.who.user) else { return Delivery::Pass };
-        if self.is_api_server_gone() {
+        if self.is_gone_for(&process) {
             return Delivery::Cut;
         }
         let entry = self.enter(process, Edge::Kubernetes, Class::Event, false, || {
@@ -206,6 +206,24 @@ mod tests {
         assert_eq!(faults.deliver(&get(provider()), "ADDED", &event), Delivery::Cut);
         tokio::time::advance(HOUR).await;
         assert!(!refused(provider()).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_is_cut_off_reaches_it_as_little_and_all_others_do() {
+        let faults = calm();
+        let get = |who: Identity| call(who, Verb::Get, "nodes", "default");
+        let agent = |name: &str| {
+            Identity::service_account("default", &applecart_api::keys::owned::agent(name))
+        };
+        faults.cut_off(Process::Agent("a".to_owned()), HOUR);
+        let event = serde_json::json!({});
+        for (name, away) in [("a", true), ("b", false)] {
+            assert_eq!(faults.is_away(&get(agent(name))), away, "{name}");
+            let cut = faults.deliver(&get(agent(name)), "ADDED", &event) == Delivery::Cut;
+            assert_eq!(cut, away, "{name}");
+        }
+        tokio::time::advance(HOUR).await;
+        assert!(!faults.is_away(&get(agent("a"))));
     }
 
     #[tokio::test(start_paused = true)]

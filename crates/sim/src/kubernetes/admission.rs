@@ -142,7 +142,10 @@ fn new_pod(pod: &mut Value) {
 fn tolerate(spec: &mut Value) {
     for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
         let known = spec["tolerations"].as_array().into_iter().flatten();
-        let covers = |toleration: &Value| toleration["key"].is_null() || toleration["key"] == key;
+        let covers = |toleration: &Value| {
+            let (its, effect) = (&toleration["key"], &toleration["effect"]);
+            (its.is_null() || its == key) && (effect.is_null() || effect == "NoExecute")
+        };
         if known.into_iter().any(covers) {
             continue;
         }

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::crew::Install;
 use super::{AGENT_ROLE, Host, NAMESPACE, POOL_PREFIX, REGISTRY};
+use crate::cluster_api::NodePace;
 use crate::faults::Faults;
 use crate::kubernetes::{ApiServer, Authority, EVENT_LIFE, Gate, HISTORY_AGE, Setup};
 use crate::mac::{SimMac, SimNetwork, tart_bundle};
@@ -105,9 +106,11 @@ impl WorldSettings {
         self.scale(Duration::from_secs(10))
     }
 
-    /// How long a Node may be silent. Heartbeats carry whole seconds, so never less than a few.
-    pub(super) fn node_grace(&self) -> Duration {
-        self.scale(Duration::from_secs(50)).max(Duration::from_secs(5))
+    /// How the life of Nodes goes. Heartbeats carry whole seconds, so none may be silent for less
+    /// than a few.
+    pub(super) fn node_pace(&self) -> NodePace {
+        let grace = self.scale(Duration::from_secs(50)).max(Duration::from_secs(5));
+        NodePace { period: self.period(), grace, second: self.scale(Duration::from_secs(1)) }
     }
 
     pub(super) fn scaleway(&self) -> scaleway::Settings {

@@ -8,6 +8,7 @@ use applecart_api::clock::Clock;
 use jiff::SignedDuration;
 
 use super::World;
+use crate::faults::Process;
 
 /// How many seconds the clocks of the processes under test are ahead of everybody else's.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +31,13 @@ impl World {
     pub fn lose_api_server(&self, time: Duration) {
         if let Some(faults) = &self.settings.faults {
             faults.lose_api_server(time);
+        }
+    }
+
+    /// For so long the agent on the Mac of this Node alone does not reach the API server.
+    pub fn cut_off(&self, node: &str, time: Duration) {
+        if let Some(faults) = &self.settings.faults {
+            faults.cut_off(Process::Agent(node.to_owned()), time);
         }
     }
 }

@@ -1,18 +1,28 @@
-//! Stories of an API server that is gone for long, and of clocks that jump, in mid-claim.
+//! Stories of an API server that is gone for long, of a Mac that alone does not reach it, and of
+//! clocks that jump in mid-claim.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use applecart_core::pod::VmName;
+use applecart_core::pod::{PodId, VmName};
 use applecart_sim::world::World;
+use kube::ResourceExt;
 use serde_json::Value;
 
-use super::steps::{MACHINES, fleet, has_host, number, reach, running, scale};
+use super::steps::{MACHINES, claim_runner, fleet, has_host, number, reach, running, scale};
 
 /// How far a clock jumps, in seconds.
 pub const HOUR: i64 = 3_600;
 /// How long the API server is gone.
 const GONE: Duration = Duration::from_hours(1);
+/// How long a Mac is cut off: longer than Kubernetes leaves Pods on such a Node, and than idle
+/// runners stay there.
+const CUT_OFF: Duration = Duration::from_mins(10);
+/// How often one looks at what must not change.
+const LOOK: Duration = Duration::from_secs(10);
+/// How long the job goes on when the Mac is back: its agent has seen what others asked for.
+const AFTERWARDS: Duration = Duration::from_mins(1);
 
 /// A runner's VM runs, and a second Machine has just got its host, when the API server goes. While
 /// it is gone and when it is back, nobody touches the VM; then all comes about.
@@ -28,11 +38,50 @@ pub async fn lose_api_server(world: &World) -> Result<(), String> {
     let end = tokio::time::Instant::now() + GONE;
     while tokio::time::Instant::now() < end {
         untouched(world, &before)?;
-        tokio::time::sleep(Duration::from_secs(10)).await;
+        tokio::time::sleep(LOOK).await;
     }
     fleet(world, 2).await?;
     reach("the runner as before", || running(world).len() == 1).await?;
     untouched(world, &before)
+}
+
+/// A runner on a Mac that is cut off has a job: its Pod and its VM stay, and the job ends well when
+/// the Mac is back. The idle one beside it may be replaced. Where the Mac loses its power besides,
+/// there is no job any more.
+pub async fn cut_off(world: &World) -> Result<(), String> {
+    let runner = claim_runner(world).await?;
+    let id = PodId {
+        namespace: runner.namespace().unwrap_or_default(),
+        name: runner.name_any(),
+        uid: runner.uid().unwrap_or_default(),
+    };
+    let node = runner.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+    let (vm, boots) = (VmName::of(&id), boots(world));
+    let works = || {
+        let pods = running(world);
+        let stays = pods.iter().any(|pod| pod["metadata"]["uid"] == id.uid);
+        let lives = world.sight().tarts().any(|(_, tart)| tart.running().contains(&vm));
+        self::boots(world) != boots || stays && lives
+    };
+    world.cut_off(&node, CUT_OFF);
+    let end = tokio::time::Instant::now() + CUT_OFF + AFTERWARDS;
+    while tokio::time::Instant::now() < end {
+        if !works() {
+            return Err("outage: a job on a Mac that is cut off was ended".to_owned());
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    world.finish_job(&runner);
+    let is_fresh = |pods: &[Arc<Value>]| pods.iter().all(|pod| pod["metadata"]["uid"] != id.uid);
+    let two_fresh = || running(world).len() == 2 && is_fresh(&running(world));
+    reach("two runners without the one that is done", two_fresh).await?;
+    fleet(world, 1).await
+}
+
+/// What each Mac calls this boot.
+fn boots(world: &World) -> BTreeSet<String> {
+    let macs = world.sight().tarts().filter_map(|(id, _)| world.mac(&id));
+    macs.map(|mac| mac.boot_session()).collect()
 }
 
 /// The clocks jump as soon as a host is claimed.
@@ -62,8 +111,7 @@ fn vms(world: &World) -> Vms {
 /// Whether the VMs are as before, but for those of a Mac that lost its power.
 fn untouched(world: &World, before: &Vms) -> Result<(), String> {
     let now = vms(world);
-    let macs = world.sight().tarts().filter_map(|(id, _)| world.mac(&id));
-    let boots: BTreeSet<String> = macs.map(|mac| mac.boot_session()).collect();
+    let boots = boots(world);
     match before.iter().find(|(boot, vms)| boots.contains(*boot) && now.get(*boot) != Some(vms)) {
         None => Ok(()),
         Some((_, were)) => Err(format!("outage: VMs are {now:?}, were {were:?}")),

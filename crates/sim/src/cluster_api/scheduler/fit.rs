@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::api::core::v1::{Node, Pod, Taint, Toleration};
+use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 
+use crate::cluster_api::taints::tolerates;
 use crate::kubernetes::quantity::thousandths;
 
 const SCHEDULER_NAME: &str = "default-scheduler";
@@ -180,16 +181,6 @@ impl<'n> Room<'n> {
         let conditions = self.node.status.as_ref().and_then(|status| status.conditions.as_ref());
         conditions.into_iter().flatten().any(|c| c.type_ == "Ready" && c.status == "True")
     }
-}
-
-fn tolerates(toleration: &Toleration, taint: &Taint) -> bool {
-    let effect = toleration.effect.as_deref().unwrap_or_default();
-    let key = toleration.key.as_deref().unwrap_or_default();
-    let value = |value: &Option<String>| value.clone().unwrap_or_default();
-    let exists = toleration.operator.as_deref() == Some("Exists");
-    (effect.is_empty() || effect == taint.effect)
-        && (key == taint.key || key.is_empty() && exists)
-        && (exists || value(&toleration.value) == value(&taint.value))
 }
 
 #[cfg(test)]
