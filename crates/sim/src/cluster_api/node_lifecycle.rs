@@ -49,7 +49,9 @@ async fn turn(
         .collect();
     let now = clock.now();
     let mut wake = grace;
-    for node in nodes.list(&ListParams::default()).await? {
+    let listed = nodes.list(&ListParams::default()).await?;
+    signs.retain(|name, _| listed.iter().any(|node| node.name_any() == *name));
+    for node in listed {
         let name = node.name_any();
         let sign = (renewed.get(&name).copied(), heartbeat(&node));
         let known = signs.entry(name.clone()).or_insert_with(|| (sign, came(sign, now, grace)));
@@ -110,4 +112,29 @@ fn silent(node: &Node, now: Timestamp) -> Vec<Value> {
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::api::{DeleteParams, PostParams};
+
+    use super::*;
+    use crate::kubernetes::{ApiServer, Identity, Registry};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_gone_is_forgotten() {
+        let clock = Clock::new(|| Timestamp::UNIX_EPOCH);
+        let server = ApiServer::new(clock.clone(), 1, Registry::new(vec![]).unwrap());
+        let client = server.client(Identity::admin());
+        let nodes: Api<Node> = Api::all(client.clone());
+        let mut signs = Signs::default();
+        for name in ["a", "b"] {
+            let node = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+            nodes.create(&PostParams::default(), &node).await.unwrap();
+        }
+        turn(&client, &clock, Duration::from_mins(1), &mut signs).await.unwrap();
+        nodes.delete("a", &DeleteParams::default()).await.unwrap();
+        turn(&client, &clock, Duration::from_mins(1), &mut signs).await.unwrap();
+        assert!(signs.keys().eq(["b"]));
+    }
 }
