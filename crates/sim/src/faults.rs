@@ -269,6 +269,11 @@ impl Faults {
         let _ = self.oracle.set(oracle);
     }
 
+    /// Whether the run has no end, so that nothing may be kept for ever.
+    pub(crate) fn is_endless(&self) -> bool {
+        matches!(self.state().plan, Plan::Chaos { .. })
+    }
+
     /// Tells how to cut a Mac's power. The first way given stays.
     pub(crate) fn set_power_cut(&self, cut: impl Fn(&str) + Send + Sync + 'static) {
         let _ = self.power_cut.set(Box::new(cut));
