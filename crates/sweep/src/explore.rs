@@ -163,6 +163,19 @@ impl Explorer {
         self.state().case.clone()
     }
 
+    /// Compares how this process's run went with how it goes without faults. Where a story begins
+    /// at any moment, that is a claim, until something goes wrong.
+    pub fn compare(&self, course: &Course, calm: &Course) -> Result<(), String> {
+        let state = self.state();
+        match state.case.story {
+            story if !story.is_anywhere() => course.check(calm),
+            story if state.is_plain_beginning() => course.check_beginning(story, calm),
+            // Its parent compares it with the run that began at the same moment.
+            _ if state.parent.is_some() => Ok(()),
+            _ => course.check(calm),
+        }
+    }
+
     /// What goes wrong with the next step. Splits this process, if plans part here.
     pub fn choose(&self, ahead: &Ahead) -> Option<Fault> {
         let mut state = self.state();

@@ -644,6 +644,21 @@ mod tests {
     }
 
     #[test]
+    fn a_story_that_begins_at_any_moment_is_compared_with_a_claim() {
+        let calm = |story| Case { silence: Some(NO_SILENCE), ..Case::new(story, 1) };
+        let claim = run(&calm(Story::Claim), None);
+        let registers = |step: &&Step| step.call.starts_with("create nodes ");
+        let at = claim.steps.iter().find(registers).map(|step| step.number);
+        for story in [Story::DeleteAnywhere, Story::UpgradeAnywhere] {
+            let case = Case { at, ..calm(story) };
+            assert_eq!(run(&case, Some(&claim)).violation, None, "{story} without a bug");
+            let broken = run(&Case { bug: Some(Bug::Counts), ..case }, Some(&claim));
+            let told = broken.violation.unwrap_or_default();
+            assert!(told.starts_with("counts: create serviceaccounts"), "{story}: {told}");
+        }
+    }
+
+    #[test]
     fn a_plan_that_must_fail_does_and_no_other_and_one_that_never_came_is_told() {
         // G9: the tree of processes finds what a run by itself finds.
         let bug = Some(Bug::Amnesia);

@@ -103,7 +103,11 @@ pub fn soak(time: Duration, first: u64) -> bool {
 
 /// Runs one case again and prints what happened; whether it was sound.
 pub fn replay(case: &Case) -> bool {
-    let reference = run(&Case { faults: vec![], ..case.clone() }, None);
+    let calm = Case { faults: vec![], ..case.clone() };
+    // What begins at any moment is compared with a claim, until something goes wrong.
+    let plain = case.story.is_anywhere() && case.faults.is_empty();
+    let calm = if plain { Case { story: Story::Claim, at: None, ..calm } } else { calm };
+    let reference = run(&calm, None);
     let reference = if reference.violation.is_some() { None } else { Some(reference) };
     let end = run(case, reference.as_ref());
     print!("{}", table(&end.steps));
@@ -122,7 +126,7 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
     let reference = run(&Case { story: told, ..calm.clone() }, None);
     if let Some(violation) = &reference.violation {
         println!("{story}: broken without any fault: {violation}\n  {}", calm.command());
-        return Tally { plans: 1, violations: 1, most_kib: 0 };
+        return Tally { plans: 1, violations: 1, ..Tally::default() };
     }
     let mut cases = singles(&calm, &reference, breadth);
     cases.extend(random(&calm, &reference, breadth.random));
@@ -146,7 +150,7 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
         cases.push(Case { silence: Some(silence), ..calm.clone() });
     }
     let compared = (!story.is_anywhere()).then_some(&reference);
-    let course = compared.map(|reference| reference.course.clone());
+    let course = Some(reference.course.clone());
     let mut found = explore(&calm, cases, course, breadth.seconds);
     found.plans += 1;
     run_again(&mut found, compared);
