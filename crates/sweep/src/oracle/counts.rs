@@ -142,7 +142,8 @@ impl Course {
         Ok(())
     }
 
-    /// Compares this run, in which a story began at any moment and nothing went wrong, with a claim.
+    /// Compares this run, in which a story began at any moment and nothing went wrong, with a
+    /// claim.
     pub fn check_beginning(&self, story: Story, claim: &Self) -> Result<(), String> {
         for (what, times) in &self.counts.0 {
             let most = most_of_a_beginning(story, what, &self.counts, &claim.counts);

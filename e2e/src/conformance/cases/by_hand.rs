@@ -15,6 +15,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(lists());
     cases.extend(scales());
     cases.extend(pods());
+    cases.extend(tokens());
     cases.extend(others());
     cases
 }
@@ -254,7 +255,8 @@ fn pods() -> Vec<Case> {
     ]
 }
 
-fn others() -> Vec<Case> {
+/// Tokens of service accounts, and what they are bound to.
+fn tokens() -> Vec<Case> {
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "one"}});
     let token = |spec: Value| {
@@ -275,8 +277,6 @@ fn others() -> Vec<Case> {
         let made = [post(ACCOUNTS, account.clone()), post(PODS, pod(spec))];
         made.into_iter().chain([token, delete(one(PODS)), delete(one(ACCOUNTS))]).collect()
     };
-    let nowhere = "/api/v1/namespaces/nowhere/configmaps";
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}});
     vec![
         case("token: for an hour", asked(json!({"expirationSeconds": 3600}))),
         case("token: too short", asked(json!({"expirationSeconds": 60}))),
@@ -295,6 +295,13 @@ fn others() -> Vec<Case> {
         case("token: for what no token is bound to", {
             for_a_pod("one", bound("ConfigMap", "one", json!("{uid}")))
         }),
+    ]
+}
+
+fn others() -> Vec<Case> {
+    let nowhere = "/api/v1/namespaces/nowhere/configmaps";
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}});
+    vec![
         case("namespace: of nobody", vec![get(nowhere), post(nowhere, map.clone())]),
         case("path: no such group", vec![get("/apis/nothing.dev/v1/things")]),
         case("path: no such kind", vec![get("/api/v1/namespaces/{ns}/things")]),
