@@ -83,6 +83,10 @@ const KEPT_IN_CHAOS: usize = 256;
 /// Steps at one moment of virtual time, from which on somebody does the same without end (LH25).
 const MOST_AT_ONCE: usize = 10_000;
 
+/// Effects of one process in a minute of virtual time, from which on it tries the same again and
+/// again with too short a pause (LH25). A provider with one Mac had fewer than 100, with five 375.
+const MOST_EFFECTS_A_MINUTE: usize = 1_000;
+
 /// Heartbeats of one agent in a minute: six of its Lease, two of its Node, and as many again for a
 /// status that changed.
 const MOST_BEATS_A_MINUTE: u64 = 16;
@@ -117,6 +121,8 @@ struct State {
     next: usize,
     /// The last step's time, and how many there were at that time.
     moment: (Duration, usize),
+    /// A minute of virtual time, and how many effects each process had in it.
+    busy: (u64, BTreeMap<Process, usize>),
     /// Calls to the API server by who makes them and its number, for two servers may give the same;
     /// and the steps that they are.
     open: BTreeMap<(Process, u64), usize>,
@@ -169,6 +175,7 @@ impl Faults {
             told: Vec::new(),
             next: 0,
             moment: (Duration::ZERO, 0),
+            busy: (0, BTreeMap::new()),
             open: BTreeMap::new(),
             open_macs: BTreeMap::new(),
             dying: BTreeSet::new(),
@@ -272,6 +279,11 @@ impl Faults {
         let _ = self.oracle.set(oracle);
     }
 
+    /// Whether the run has no end, so that nothing may be kept for ever.
+    pub(crate) fn is_endless(&self) -> bool {
+        matches!(self.state().plan, Plan::Chaos { .. })
+    }
+
     /// Tells how to cut a Mac's power. The first way given stays.
     pub(crate) fn set_power_cut(&self, cut: impl Fn(&str) + Send + Sync + 'static) {
         let _ = self.power_cut.set(Box::new(cut));
@@ -353,6 +365,12 @@ impl Faults {
         if state.moment.1 == MOST_AT_ONCE {
             self.spins.notify_one();
         }
+        if class == Class::Effect && state.is_in_a_hurry(&process, at) {
+            let most = MOST_EFFECTS_A_MINUTE;
+            let told = format!("spins: {process} does {most} things and more in a minute");
+            state.violation.get_or_insert((number, told));
+            self.spins.notify_one();
+        }
         let answer = String::new();
         // What Tart takes its time for is done before its caller dies: its gate rings then.
         let crashes = match fault {
@@ -407,6 +425,21 @@ impl State {
         self.open_macs.retain(|_, number| known(*number));
     }
 
+    /// Counts an effect of the minute; whether those of this process are too many by now. A demo's
+    /// minutes are its spectators': hours pass in one.
+    fn is_in_a_hurry(&mut self, process: &Process, at: Duration) -> bool {
+        if matches!(self.plan, Plan::Chaos { .. }) {
+            return false;
+        }
+        let minute = at.as_secs() / 60;
+        if self.busy.0 != minute {
+            self.busy = (minute, BTreeMap::new());
+        }
+        let effects = self.busy.1.entry(process.clone()).or_default();
+        *effects += 1;
+        *effects >= MOST_EFFECTS_A_MINUTE
+    }
+
     fn draw(&mut self, ahead: &Ahead) -> Option<Fault> {
         if self.recording == Recording::Effects {
             return None;
@@ -441,6 +474,30 @@ mod tests {
         assert_eq!(write(Process::RunnerPools).fault, None, "another process lives");
         faults.crashed(&Process::Provider).await;
         assert_eq!(write(Process::Provider).fault, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_tries_again_and_again_with_too_short_a_pause_is_told() {
+        // LH25
+        let faults = Faults::new(Plan::Chosen(Box::new(|_| None)));
+        let write = |process, class| {
+            let call = || "patch nodes a".to_owned();
+            let _step = faults.enter(process, Edge::Kubernetes, class, false, call);
+        };
+        for _ in 1..MOST_EFFECTS_A_MINUTE {
+            write(Process::Provider, Class::Effect);
+            write(Process::Provider, Class::Read);
+            write(Process::RunnerPools, Class::Effect);
+        }
+        tokio::time::advance(Duration::from_mins(1)).await;
+        for _ in 1..MOST_EFFECTS_A_MINUTE {
+            write(Process::Provider, Class::Effect);
+        }
+        assert_eq!(faults.violation(), None, "another minute");
+        write(Process::Provider, Class::Effect);
+        let (_, told) = faults.violation().expect("it is too much");
+        assert!(told.starts_with("spins: provider"), "{told}");
+        faults.spun().await;
     }
 
     #[test]

@@ -105,6 +105,7 @@ struct State {
     hooks: Vec<(OnStart, OnStop)>,
     on_daemon: Option<OnDaemon>,
     calls: VecDeque<Effect>,
+    remembered: usize,
     call_count: u64,
     mutation_count: u64,
 }
@@ -131,6 +132,7 @@ impl SimMac {
             hooks: Vec::new(),
             on_daemon: None,
             calls: VecDeque::new(),
+            remembered: REMEMBERED_CALLS,
             call_count: 0,
             mutation_count: 0,
         };
@@ -349,6 +351,11 @@ impl SimMac {
         self.lock().calls.iter().cloned().collect()
     }
 
+    /// Remembers no more than so many calls from now on.
+    pub fn remember(&self, calls: usize) {
+        self.lock().remembered = calls;
+    }
+
     /// How many calls there were, and how many of them could change anything.
     #[must_use]
     pub fn call_counts(&self) -> (u64, u64) {
@@ -364,7 +371,7 @@ impl SimMac {
         state.call_count += 1;
         state.mutation_count += u64::from(mutates);
         state.calls.push_back(effect.clone());
-        if state.calls.len() > REMEMBERED_CALLS {
+        while state.calls.len() > state.remembered {
             state.calls.pop_front();
         }
         let gate = state.gate.clone();
@@ -589,4 +596,21 @@ impl Dial for SimNetwork {
 #[must_use]
 pub fn tart_bundle(version: &str) -> TartBundle {
     TartBundle { version: version.to_owned(), archive: Payload::new(format!("tart {version}")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mac_remembers_its_latest_calls_and_no_more_than_it_shall() {
+        let mac = SimMac::new("mac", "password");
+        mac.remember(2);
+        for what in ["one", "two", "three"] {
+            mac.judge(what, NEVER);
+        }
+        let calls: Vec<String> = mac.calls().into_iter().map(|call| call.what).collect();
+        assert_eq!(calls, ["two", "three"]);
+        assert_eq!(mac.call_counts(), (3, 0));
+    }
 }

@@ -49,6 +49,8 @@ pub struct Found {
     pub digests: Vec<(Case, u64)>,
     /// The most memory that any of them had, as the system counts it.
     pub most_kib: u64,
+    /// Faults of plans that were sound, for steps that they did not come to.
+    pub never: usize,
 }
 
 /// What a process tells its parent when it ends.
@@ -163,6 +165,19 @@ impl Explorer {
         self.state().case.clone()
     }
 
+    /// Compares how this process's run went with how it goes without faults. Where a story begins
+    /// at any moment, that is a claim, until something goes wrong.
+    pub fn compare(&self, course: &Course, calm: &Course) -> Result<(), String> {
+        let state = self.state();
+        match state.case.story {
+            story if !story.is_anywhere() => course.check(calm),
+            story if state.is_plain_beginning() => course.check_beginning(story, calm),
+            // Its parent compares it with the run that began at the same moment.
+            _ if state.parent.is_some() => Ok(()),
+            _ => course.check(calm),
+        }
+    }
+
     /// What goes wrong with the next step. Splits this process, if plans part here.
     pub fn choose(&self, ahead: &Ahead) -> Option<Fault> {
         let mut state = self.state();
@@ -173,8 +188,7 @@ impl Explorer {
                 self.over.notify_one();
             }
         }
-        let own = state.rest.pop_front_if(|(step, _)| *step == ahead.number);
-        let own = own.map(|(_, fault)| fault);
+        let own = state.own_at(ahead);
         if is_new {
             state.one_in = state.second_in(own);
         } else if let Some(second) = state.split_seconds(ahead) {
@@ -244,6 +258,21 @@ fn most_kib() -> u64 {
 }
 
 impl State {
+    /// What this process's plan says of this step. Once something went wrong, another step than
+    /// in the reference may have the number: what cannot happen to it becomes what can.
+    fn own_at(&mut self, ahead: &Ahead) -> Option<Fault> {
+        let (number, planned) = self.rest.pop_front_if(|(step, _)| *step == ahead.number)?;
+        if ahead.possible.contains(&planned) {
+            return Some(planned);
+        }
+        let instead = ahead.possible[number % ahead.possible.len()];
+        let told = self.case.faults.iter_mut().find(|(step, _)| *step == number);
+        if let Some((_, fault)) = told {
+            *fault = instead;
+        }
+        Some(instead)
+    }
+
     /// The next plan that begins at this step.
     fn next_at(&mut self, number: usize) -> Option<Branch> {
         let branches = self.later.get_mut(&number)?;
@@ -300,12 +329,15 @@ impl State {
                 self.found.broken.push((case, violation));
             }
         }
+        self.found.never += self.rest.len();
         // What was drawn for a step after a beginning may never come; what was drawn for the trunk
         // must.
+        let untried = std::mem::take(&mut self.later).into_values().flatten();
         if is_trunk {
-            let untried = std::mem::take(&mut self.later).into_values().flatten();
             let what = "untried: the story ended before this plan began";
             self.found.broken.extend(untried.map(|branch| (branch.case, what.to_owned())));
+        } else {
+            self.found.never += untried.map(|branch| branch.case.faults.len()).sum::<usize>();
         }
     }
 
@@ -402,10 +434,56 @@ impl State {
         self.found.plans += report.found.plans;
         self.found.broken.extend(report.found.broken);
         self.found.most_kib = self.found.most_kib.max(report.found.most_kib);
+        self.found.never += report.found.never;
         if let (true, Some(course)) = (self.is_plain_beginning(), report.course) {
             self.courses.push((case.clone(), course));
         }
         self.found.digests.push((case, report.digest));
         self.tell();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{NO_SILENCE, run};
+    use crate::story::Story;
+
+    /// A release, how it goes, and its first effect.
+    fn release() -> (Case, End, usize) {
+        let calm = Case { silence: Some(NO_SILENCE), ..Case::new(Story::Release, 1) };
+        let reference = run(&calm, None);
+        let begun = |number: usize| number >= reference.first;
+        let mut effects = reference.steps.iter().filter(|step| step.class == Class::Effect);
+        let first = effects.find(|step| begun(step.number)).expect("an effect").number;
+        (calm, reference, first)
+    }
+
+    #[test]
+    fn a_fault_that_cannot_happen_to_its_step_becomes_one_that_can() {
+        let (calm, reference, first) = release();
+        let later = first + 3;
+        let case = |fault| {
+            let faults = vec![(first, Fault::Error), (later, fault)];
+            Case { faults, ..calm.clone() }
+        };
+        let met = |fault| {
+            let step = run(&case(fault), Some(&reference)).steps[later].clone();
+            (step.fault, step.possible())
+        };
+        let (_, possible) = met(Fault::Error);
+        let impossible = Fault::ALL.iter().find(|fault| !possible.contains(fault));
+        let impossible = *impossible.expect("no step meets every fault");
+        assert_eq!(met(impossible), (Some(possible[later % possible.len()]), possible));
+    }
+
+    #[test]
+    fn a_fault_whose_step_never_comes_is_counted() {
+        let (calm, reference, first) = release();
+        let faults = vec![(first, Fault::Error), (1_000_000, Fault::Error)];
+        let case = Case { faults, silence: None, ..calm.clone() };
+        let seconds = Seconds { pairs: None, one_in: 1 };
+        let found = explore(&calm, vec![case], Some(reference.course), seconds);
+        assert_eq!((found.plans, found.never, found.broken), (1, 1, vec![]));
     }
 }

@@ -60,6 +60,8 @@ pub enum Bug {
     Unfenced,
     /// Renames a host whose Lease it has not just read (S3).
     Unleased,
+    /// Deletes whatever has a name, without a word about which (G4).
+    Unconditional,
     /// Deletes a runner with a job (S37).
     BusyDeleted,
     /// Takes a runner with a job away at once, so that nobody sees it go (S37).
@@ -84,6 +86,8 @@ pub enum Bug {
     Afterthought,
     /// Looks again and again, and never waits (LH25).
     Spins,
+    /// Tries the same again and again, with too short a pause (LH25).
+    Hurries,
     /// Lets a Machine go on eleven minutes after something went wrong.
     Liveness,
     /// Tells a password (S16).
@@ -240,6 +244,7 @@ async fn strike(world: &World, bug: Bug) -> bool {
 async fn strike_others(world: &World, bug: Bug, used: Option<&HostView>) -> bool {
     match (bug, used) {
         (Bug::Spins, _) => used.is_some() && spin(world).await,
+        (Bug::Hurries, Some(_)) => hurry(world).await,
         (Bug::ReleasedAlive, Some(host)) => release(world, host).await,
         (Bug::ReadyEarly, _) => say_ready(world).await,
         (Bug::Surplus, _) => runners::add_runner(world).await,
@@ -275,6 +280,7 @@ async fn strike_others(world: &World, bug: Bug, used: Option<&HostView>) -> bool
             false
         }
         (Bug::Unmatched, _) => leave_node(world).await,
+        (Bug::Unconditional, Some(_)) => delete_blindly(world).await,
         (Bug::NotReady, _) if is_ready(world) => {
             // The story has seen it by then.
             tokio::time::sleep(Duration::from_secs(5)).await;
@@ -364,10 +370,26 @@ async fn rename_blindly(world: &World, host: &HostView, reads: bool) -> bool {
     scaleway.rename(&host.zone, &host.id, &host.name).await.is_ok()
 }
 
+/// Deletes what is not there: it might have been.
+async fn delete_blindly(world: &World) -> bool {
+    let maps: Api<ConfigMap> = Api::namespaced(provider(world), NAMESPACE);
+    let _ = maps.delete("anything", &DeleteParams::default()).await;
+    true
+}
+
 async fn spin(world: &World) -> bool {
     let maps: Api<ConfigMap> = Api::namespaced(provider(world), NAMESPACE);
     while maps.list(&ListParams::default()).await.is_ok() {}
     false
+}
+
+/// A loop with a pause, but one that is forgotten in it.
+async fn hurry(world: &World) -> bool {
+    const PAUSE: Duration = Duration::from_millis(20);
+    loop {
+        let _ = touch(world).await;
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 /// A client that the gate takes for the provider's, and that no role holds up.
@@ -568,6 +590,7 @@ mod tests {
             Bug::BusyVanished => Bug::BusyDeleted,
             Bug::SpareAccount | Bug::Registered => Bug::LeftBehind,
             Bug::Chatter | Bug::Afterthought => Bug::Silence,
+            Bug::Hurries => Bug::Spins,
             bug => bug,
         }
     }
@@ -618,6 +641,21 @@ mod tests {
             }
         }
         assert_eq!(missed, [""; 0]);
+    }
+
+    #[test]
+    fn a_story_that_begins_at_any_moment_is_compared_with_a_claim() {
+        let calm = |story| Case { silence: Some(NO_SILENCE), ..Case::new(story, 1) };
+        let claim = run(&calm(Story::Claim), None);
+        let registers = |step: &&Step| step.call.starts_with("create nodes ");
+        let at = claim.steps.iter().find(registers).map(|step| step.number);
+        for story in [Story::DeleteAnywhere, Story::UpgradeAnywhere] {
+            let case = Case { at, ..calm(story) };
+            assert_eq!(run(&case, Some(&claim)).violation, None, "{story} without a bug");
+            let broken = run(&Case { bug: Some(Bug::Counts), ..case }, Some(&claim));
+            let told = broken.violation.unwrap_or_default();
+            assert!(told.starts_with("counts: create serviceaccounts"), "{story}: {told}");
+        }
     }
 
     #[test]

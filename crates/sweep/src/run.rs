@@ -295,7 +295,7 @@ async fn judge(
             if faults.is_empty() && bug.is_none() {
                 story.check(steps)?;
             }
-            calm.map_or(Ok(()), |calm| end.course.check(calm))
+            calm.map_or(Ok(()), |calm| explorer.compare(&end.course, calm))
         })
     };
     let beside = OptionFuture::from(neighbour.map(World::run));

@@ -47,6 +47,8 @@ pub struct Tally {
     pub violations: usize,
     /// The most memory that any of them had.
     pub most_kib: u64,
+    /// Faults that were planned for steps that never came.
+    pub never: usize,
 }
 
 impl Tally {
@@ -54,6 +56,7 @@ impl Tally {
         self.plans += one.plans;
         self.violations += one.violations;
         self.most_kib = self.most_kib.max(one.most_kib);
+        self.never += one.never;
     }
 }
 
@@ -103,7 +106,11 @@ pub fn soak(time: Duration, first: u64) -> bool {
 
 /// Runs one case again and prints what happened; whether it was sound.
 pub fn replay(case: &Case) -> bool {
-    let reference = run(&Case { faults: vec![], ..case.clone() }, None);
+    let calm = Case { faults: vec![], ..case.clone() };
+    // What begins at any moment is compared with a claim, until something goes wrong.
+    let plain = case.story.is_anywhere() && case.faults.is_empty();
+    let calm = if plain { Case { story: Story::Claim, at: None, ..calm } } else { calm };
+    let reference = run(&calm, None);
     let reference = if reference.violation.is_some() { None } else { Some(reference) };
     let end = run(case, reference.as_ref());
     print!("{}", table(&end.steps));
@@ -122,7 +129,7 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
     let reference = run(&Case { story: told, ..calm.clone() }, None);
     if let Some(violation) = &reference.violation {
         println!("{story}: broken without any fault: {violation}\n  {}", calm.command());
-        return Tally { plans: 1, violations: 1, most_kib: 0 };
+        return Tally { plans: 1, violations: 1, ..Tally::default() };
     }
     let mut cases = singles(&calm, &reference, breadth);
     cases.extend(random(&calm, &reference, breadth.random));
@@ -146,12 +153,12 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
         cases.push(Case { silence: Some(silence), ..calm.clone() });
     }
     let compared = (!story.is_anywhere()).then_some(&reference);
-    let course = compared.map(|reference| reference.course.clone());
+    let course = Some(reference.course.clone());
     let mut found = explore(&calm, cases, course, breadth.seconds);
     found.plans += 1;
     run_again(&mut found, compared);
-    let (plans, violations, most_kib) = (found.plans, found.broken.len(), found.most_kib);
-    let tally = Tally { plans, violations, most_kib };
+    let Found { plans, most_kib, never, .. } = found;
+    let tally = Tally { plans, violations: found.broken.len(), most_kib, never };
     let effects = reference.steps.iter().filter(|step| step.class == Class::Effect);
     let effects = effects.filter(|step| step.number >= reference.first).count();
     let steps = reference.steps.len() - reference.first;
@@ -162,11 +169,16 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
 }
 
 fn figures(name: &str, tally: &Tally, time: Duration) -> String {
-    let Tally { plans, violations, .. } = tally;
+    let Tally { plans, violations, never, .. } = tally;
     let seconds = time.as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     let rate = *plans as f64 / seconds.max(0.001);
-    format!("{name}, {plans} plans in {seconds:.1} s, {rate:.0} a second, {violations} violations")
+    let never = match never {
+        0 => String::new(),
+        never => format!("; planned faults that never came: {never}"),
+    };
+    let played = format!("{name}, {plans} plans in {seconds:.1} s, {rate:.0} a second");
+    format!("{played}, {violations} violations{never}")
 }
 
 /// Each fault that each step can meet, alone.

@@ -8,7 +8,7 @@ use applecart_core::Outcome;
 use applecart_core::egress::{self, Action, Observed, Tailnet};
 use k8s_openapi::api::core::v1::Service;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 
 use super::Context;
@@ -53,7 +53,11 @@ async fn turn(context: &Context, wanted: &Egress) -> Result<(), ReadError> {
         let name = machine.metadata.name.unwrap_or_default();
         *seen.machines.entry(name).or_default() |= stays;
     }
+    let mut stored = BTreeMap::new();
     for service in found.items {
+        let (name, meta) = (service.metadata.name.clone(), &service.metadata);
+        let (uid, resource_version) = (meta.uid.clone(), meta.resource_version.clone());
+        stored.insert(name.unwrap_or_default(), Preconditions { uid, resource_version });
         seen.services.insert(service.metadata.name.clone().unwrap_or_default(), observed(service));
     }
     for action in egress::decide(&seen, &wanted.tailnet) {
@@ -65,12 +69,19 @@ async fn turn(context: &Context, wanted: &Egress) -> Result<(), ReadError> {
             detail: String::new(),
             reason: &action,
         };
-        context.effects.perform(&effect, perform(&services, wanted, &action)).await;
+        let read = stored.get(action.machine()).cloned().unwrap_or_default();
+        context.effects.perform(&effect, perform(&services, wanted, &action, read)).await;
     }
     Ok(())
 }
 
-async fn perform(services: &Api<Service>, wanted: &Egress, action: &Action) -> Outcome {
+/// `read` is the Service as it was looked at.
+async fn perform(
+    services: &Api<Service>,
+    wanted: &Egress,
+    action: &Action,
+    read: Preconditions,
+) -> Outcome {
     let name = action.machine();
     match action {
         Action::Create(_) => {
@@ -93,7 +104,10 @@ async fn perform(services: &Api<Service>, wanted: &Egress, action: &Action) -> O
             let how = PatchParams::default();
             calls::write(services.patch(name, &how, &Patch::Merge(&change))).await
         }
-        Action::Delete(_) => calls::delete(services.delete(name, &DeleteParams::default())).await,
+        Action::Delete(_) => {
+            let how = DeleteParams::default().preconditions(read);
+            calls::delete(services.delete(name, &how)).await
+        }
     }
 }
 

@@ -105,6 +105,9 @@ impl Life {
             }
             nodes.insert(name, judged);
         }
+        // Who is gone is forgotten: a demo has no end.
+        self.memory.signs.retain(|name, _| nodes.contains_key(name));
+        self.memory.unmarked.retain(|name| nodes.contains_key(name));
         let pods = Api::<Pod>::all(self.client.clone()).list(&all).await?.items;
         self.mark_pods(&pods, now).await;
         let due = self.memory.removals.due(now, self.pace.second, &nodes, &pods);
@@ -276,4 +279,32 @@ fn silent(node: &Node, now: Timestamp) -> Vec<Value> {
             })
         })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::api::PostParams;
+
+    use super::*;
+    use crate::kubernetes::{ApiServer, Identity, Registry};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_gone_is_forgotten() {
+        let clock = Clock::new(|| Timestamp::UNIX_EPOCH);
+        let server = ApiServer::new(clock.clone(), 1, Registry::new(vec![]).unwrap());
+        let client = server.client(Identity::admin());
+        let nodes: Api<Node> = Api::all(client.clone());
+        for name in ["a", "b"] {
+            let node = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+            nodes.create(&PostParams::default(), &node).await.unwrap();
+        }
+        let minute = Duration::from_mins(1);
+        let second = Duration::from_secs(1);
+        let pace = NodePace { period: second, grace: minute, second };
+        let mut life = Life { client, clock, pace, memory: Memory::default() };
+        life.turn().await.unwrap();
+        nodes.delete("a", &DeleteParams::default()).await.unwrap();
+        life.turn().await.unwrap();
+        assert!(life.memory.signs.keys().eq(["b"]));
+    }
 }

@@ -42,24 +42,12 @@ impl Pace {
 }
 
 fn changes(api: Api<DynamicObject>) -> BoxStream<'static, ()> {
-    let mut known: BTreeMap<String, DynamicObject> = BTreeMap::new();
+    let mut known = Known::default();
     watch(api, watcher::Config::default())
         .default_backoff()
         .filter_map(move |event| {
             let told = match event {
-                Ok(Event::Apply(object)) => {
-                    let uid = object.uid().unwrap_or_default();
-                    let facts = without_heartbeats(object);
-                    let same = known.get(&uid) == Some(&facts);
-                    known.insert(uid, facts);
-                    (!same).then_some(())
-                }
-                Ok(Event::Delete(object)) => {
-                    known.remove(&object.uid().unwrap_or_default());
-                    Some(())
-                }
-                Ok(Event::InitDone) => Some(()),
-                Ok(Event::Init | Event::InitApply(_)) => None,
+                Ok(event) => known.is_news(event).then_some(()),
                 Err(error) => {
                     tracing::debug!(%error, "a watch broke and starts again");
                     None
@@ -68,6 +56,36 @@ fn changes(api: Api<DynamicObject>) -> BoxStream<'static, ()> {
             std::future::ready(told)
         })
         .boxed()
+}
+
+/// What a watch told of each object, by uid.
+#[derive(Default)]
+struct Known(BTreeMap<String, DynamicObject>);
+
+impl Known {
+    /// Whether an event says more than that somebody lives.
+    fn is_news(&mut self, event: Event<DynamicObject>) -> bool {
+        match event {
+            Event::Apply(object) => {
+                let uid = object.uid().unwrap_or_default();
+                let facts = without_heartbeats(object);
+                let same = self.0.get(&uid) == Some(&facts);
+                self.0.insert(uid, facts);
+                !same
+            }
+            Event::Delete(object) => {
+                self.0.remove(&object.uid().unwrap_or_default());
+                true
+            }
+            // What went since the last list is never told.
+            Event::Init => {
+                self.0.clear();
+                false
+            }
+            Event::InitApply(_) => false,
+            Event::InitDone => true,
+        }
+    }
 }
 
 /// The object without what an agent writes only to say that it lives.
@@ -81,4 +99,33 @@ fn without_heartbeats(mut object: DynamicObject) -> DynamicObject {
         }
     }
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn node(uid: &str, beat: &str) -> DynamicObject {
+        let beat = json!({"type": "Ready", "status": "True", "lastHeartbeatTime": beat});
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"uid": uid},
+            "status": {"conditions": [beat]}});
+        serde_json::from_value(node).unwrap()
+    }
+
+    #[test]
+    fn a_heartbeat_is_no_news_and_who_went_unseen_is_forgotten() {
+        let mut known = Known::default();
+        assert!(known.is_news(Event::Apply(node("a", "1"))));
+        assert!(!known.is_news(Event::Apply(node("a", "2"))));
+        assert!(known.is_news(Event::Apply(node("b", "1"))));
+        // The watch broke, and one of them went meanwhile.
+        assert!(!known.is_news(Event::Init));
+        assert!(!known.is_news(Event::InitApply(node("b", "1"))));
+        assert!(known.is_news(Event::InitDone));
+        known.is_news(Event::Apply(node("b", "1")));
+        assert!(known.0.keys().eq(["b"]));
+        assert!(known.is_news(Event::Delete(node("b", "1"))) && known.0.is_empty());
+    }
 }

@@ -23,6 +23,14 @@ pub(super) struct Memory {
     answers: BTreeMap<String, (Instant, Response<Bytes>)>,
 }
 
+impl Memory {
+    /// Keeps an answer, and no older one that no stale read would give again: a demo has no end.
+    fn keep(&mut self, told: String, answer: Response<Bytes>) {
+        self.answers.retain(|_, (at, _)| at.elapsed() < STALE);
+        self.answers.insert(told, (Instant::now(), answer));
+    }
+}
+
 type Answered = Result<Response<Bytes>, TransportError>;
 
 impl Faults {
@@ -85,7 +93,7 @@ impl Faults {
                 }
                 let answer = self.forward(&inner, request, number).await?;
                 if read {
-                    self.memory().answers.insert(told, (Instant::now(), answer.clone()));
+                    self.memory().keep(told, answer.clone());
                 }
                 Ok(answer)
             }
@@ -133,4 +141,21 @@ fn describe(request: &Request<Bytes>) -> String {
     let body: Value = serde_json::from_slice(request.body()).unwrap_or_default();
     let name = body["name"].as_str().map(|name| format!(" to {name}")).unwrap_or_default();
     format!("{} {tail}{query}{name}", request.method())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_is_kept_for_as_long_as_a_stale_read_may_give_it() {
+        let mut memory = Memory::default();
+        memory.keep("GET servers/a".to_owned(), Response::default());
+        tokio::time::advance(STALE / 2).await;
+        memory.keep("GET servers/b".to_owned(), Response::default());
+        assert_eq!(memory.answers.len(), 2);
+        tokio::time::advance(STALE / 2).await;
+        memory.keep("GET servers/c".to_owned(), Response::default());
+        assert!(memory.answers.keys().eq(["GET servers/b", "GET servers/c"]));
+    }
 }

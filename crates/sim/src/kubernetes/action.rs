@@ -33,7 +33,8 @@ impl State {
                     refusal.details["group"] = json!("authentication.k8s.io");
                     return Err(refusal);
                 }
-                Ok(self.request_token(ask, &key, &object, body))
+                let bound_to = self.bound_object(&key, &body["spec"]["boundObjectRef"])?;
+                Ok(self.request_token(ask, &object, bound_to, body))
             }
             _ => Err(Refusal::method_not_allowed()),
         }
@@ -92,25 +93,62 @@ impl State {
         Ok(success())
     }
 
+    /// The uid of the object that a token for `account` shall die with, if it shall with any.
+    fn bound_object(&self, account: &ObjectKey, said: &Value) -> Result<Option<String>, Refusal> {
+        if said.is_null() {
+            return Ok(None);
+        }
+        let text = |field: &str| said[field].as_str().unwrap_or_default();
+        let (group, namespace) = (text("apiVersion").contains('/'), account.namespace.clone());
+        let (resource, namespace) = match text("kind") {
+            "Pod" if !group => ("pods", namespace),
+            "Secret" if !group => ("secrets", namespace),
+            "Node" if !group => ("nodes", String::new()),
+            other => {
+                let why = format!("cannot bind token to object of type {other}");
+                return Err(Refusal::bad_request(why));
+            }
+        };
+        let name = text("name").to_owned();
+        let kind = self.registry.by_key(resource).ok_or_else(Refusal::no_such_path)?;
+        let object = self.find(kind, &ObjectKey { resource: resource.into(), namespace, name })?;
+        let its = object["spec"]["serviceAccountName"].as_str().unwrap_or_default();
+        if resource == "pods" && its != account.name {
+            let (own, its) = (&account.name, format!("pod running with serviceaccount {its:?}"));
+            let why = format!("cannot bind token for serviceaccount {own:?} to {its}");
+            return Err(Refusal::bad_request(why));
+        }
+        if !text("uid").is_empty() && text("uid") != uid_of(&object) {
+            let why = "the UID in the bound object reference does not match the UID in record";
+            let mut refusal = Refusal::conflict(kind, text("name"), why);
+            refusal.details["kind"] = said["kind"].clone();
+            return Err(refusal);
+        }
+        Ok(Some(uid_of(&object).to_owned()))
+    }
+
     /// A new token for a service account.
     fn request_token(
         &mut self,
         ask: &Ask,
-        key: &ObjectKey,
         account: &Value,
+        bound_to: Option<String>,
         body: &Value,
     ) -> Value {
         let seconds = body["spec"]["expirationSeconds"].as_i64().unwrap_or(TOKEN_SECONDS);
         let expires = ask.now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(ask.now);
         let token = self.store.new_token();
-        let mut bound_to = vec![uid_of(account).to_owned()];
-        bound_to.extend(body["spec"]["boundObjectRef"]["uid"].as_str().map(str::to_owned));
-        let identity = Identity::service_account(&key.namespace, &key.name);
+        let bound_to = std::iter::once(uid_of(account).to_owned()).chain(bound_to).collect();
+        let metadata = &account["metadata"];
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default();
+        let identity = Identity::service_account(text("namespace"), text("name"));
+        self.tokens.forget_expired(ask.now);
         self.tokens.grant(token.clone(), identity, Some(expires), bound_to);
         let audiences = body["spec"]["audiences"].as_array().cloned();
         let audiences = audiences.unwrap_or_else(|| vec![json!(AUDIENCE)]);
         json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
-            "metadata": {"name": key.name, "namespace": key.namespace, "uid": uid_of(account),
+            "metadata": {"name": metadata["name"], "namespace": metadata["namespace"],
+                "uid": uid_of(account),
                 "creationTimestamp": stamp(ask.now)},
             "spec": {"audiences": audiences, "expirationSeconds": seconds,
                 "boundObjectRef": body["spec"]["boundObjectRef"]},

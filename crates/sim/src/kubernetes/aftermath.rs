@@ -90,7 +90,8 @@ impl State {
         }
         let nature = self.registry.by_key(&key.resource).map(|kind| kind.nature);
         match nature {
-            Some(Nature::Secret) => self.tokens.revoke(uid),
+            Some(Nature::Secret | Nature::Pod) => self.tokens.revoke(uid),
+            _ if &*key.resource == "nodes" => self.tokens.revoke(uid),
             Some(Nature::ServiceAccount) => self.forget_account(key, uid, now),
             Some(Nature::Definition) => Arc::make_mut(&mut self.registry).forget(&key.name),
             Some(Nature::Custom) => self.finish_definition(&key.resource),

@@ -67,7 +67,7 @@ impl State {
             let created = self.create(ask, object)?;
             if !ask.options.dry_run {
                 let owners = Owners(BTreeMap::from([(owner, fields)]));
-                self.owners.insert(uid_of(&created).to_owned(), owners);
+                self.note_owners(uid_of(&created), owners);
             }
             return Ok((201, created));
         };
@@ -96,9 +96,17 @@ impl State {
         if ask.options.dry_run {
             return Ok((200, changed));
         }
-        self.owners.insert(uid, owners);
+        self.note_owners(&uid, owners);
         let written = if owns_more { self.touch(ask, &key, &old) } else { None };
         Ok((200, written.unwrap_or(changed)))
+    }
+
+    /// Notes who owns the fields of an object, unless it went with the same request: its owner is
+    /// gone, or nobody holds it any more.
+    fn note_owners(&mut self, uid: &str, owners: Owners) {
+        if self.store.by_uid(uid).is_some() {
+            self.owners.insert(uid.to_owned(), owners);
+        }
     }
 
     /// Writes an object as it was, unless it is another by now: who owns what is a part of it,

@@ -65,6 +65,12 @@ struct Grant {
     bound_to: Vec<String>,
 }
 
+impl Grant {
+    fn lives(&self, now: Timestamp) -> bool {
+        self.expires.is_none_or(|expires| now < expires)
+    }
+}
+
 impl Tokens {
     /// Makes `token` stand for `identity` while all objects in `bound_to` (uids) exist.
     pub fn grant(
@@ -79,8 +85,12 @@ impl Tokens {
 
     /// Who this token stands for, if it is valid at `now`.
     pub fn identify(&self, token: &str, now: Timestamp) -> Option<&Identity> {
-        let grant = self.0.get(token)?;
-        grant.expires.is_none_or(|expires| now < expires).then_some(&grant.identity)
+        self.0.get(token).filter(|grant| grant.lives(now)).map(|grant| &grant.identity)
+    }
+
+    /// Lets go of those whose time is over: a demo has no end.
+    pub fn forget_expired(&mut self, now: Timestamp) {
+        self.0.retain(|_, grant| grant.lives(now));
     }
 
     /// All of them.
@@ -91,5 +101,24 @@ impl Tokens {
     /// Ends every token that is bound to the object with this uid.
     pub fn revoke(&mut self, uid: &str) {
         self.0.retain(|_, grant| !grant.bound_to.iter().any(|bound| bound == uid));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_whose_time_is_over_is_forgotten_and_no_other() {
+        let mut tokens = Tokens::default();
+        let mut grant = |token: &str, expires: Option<i64>| {
+            let expires = expires.map(|second| Timestamp::from_second(second).unwrap());
+            tokens.grant(token.to_owned(), Identity::admin(), expires, vec![]);
+        };
+        grant("for ever", None);
+        grant("over", Some(10));
+        grant("longer", Some(11));
+        tokens.forget_expired(Timestamp::from_second(10).unwrap());
+        assert_eq!(tokens.all().collect::<Vec<_>>(), ["for ever", "longer"]);
     }
 }

@@ -237,3 +237,28 @@ impl ApiServer {
         state.settle(self.inner.clock.now());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::Api;
+    use kube::api::{Patch, PatchParams};
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_owns_the_fields_of_an_object_that_went_as_it_came() {
+        let clock = Clock::new(|| Timestamp::UNIX_EPOCH);
+        let server = ApiServer::new(clock, 1, Registry::new(vec![]).unwrap());
+        let maps: Api<ConfigMap> = Api::default_namespaced(server.client(Identity::admin()));
+        // Its owner is gone already.
+        let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "b", "uid": "gone"});
+        let metadata = json!({"name": "a", "ownerReferences": [owner]});
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+        maps.patch("a", &PatchParams::apply("ada"), &Patch::Apply(map)).await.unwrap();
+        assert!(maps.get_opt("a").await.unwrap().is_none());
+        assert!(server.inner.state().owners.is_empty());
+    }
+}

@@ -194,6 +194,10 @@ impl Watch {
         let server = self.server.clone();
         let state = server.state();
         let collection = state.store.collection(&self.ask.kind().store)?;
+        if collection.forgotten > self.told {
+            self.over = true;
+            return Some(gone(self.told, collection.forgotten));
+        }
         let mut changed: BTreeMap<&str, Change> = BTreeMap::new();
         for change in collection.changes_after(self.told) {
             let entry = changed.entry(uid_of(&change.object)).or_insert_with(|| change.clone());

@@ -21,6 +21,10 @@ use crate::mac::{SimMac, SimNetwork, tart_bundle};
 use crate::scaleway::{self, Durations, Scaleway};
 use crate::tart::{self, SimTart};
 
+/// Calls that a Mac remembers in a run without an end, where nobody asks for more: each may be a
+/// long script.
+const REMEMBERED_CALLS: usize = 16;
+
 /// How big a world is, and how fast. Durations below are a real fleet's; `speed` divides them all.
 pub struct WorldSettings {
     /// Macs in the pool.
@@ -134,6 +138,9 @@ impl WorldSettings {
         mac.set_latency(self.mac_latency());
         if let Some(faults) = &self.faults {
             mac.set_gate(faults.clone());
+            if faults.is_endless() {
+                mac.remember(REMEMBERED_CALLS);
+            }
         }
         let keys = scaleway.clone();
         mac.authorize_by(Arc::new(move || keys.public_keys()));

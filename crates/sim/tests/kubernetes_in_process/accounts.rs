@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use applecart_sim::kubernetes::Identity;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
-use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::{Client, ResourceExt};
 use secrecy::SecretString;
 use serde_json::json;
 
-use crate::fixture::{admin, code, refused, server};
+use crate::fixture::{admin, code, pod, refused, server};
 
 #[tokio::test(start_paused = true)]
 async fn a_service_accounts_token_works_until_its_secret_goes() {
@@ -47,6 +48,65 @@ async fn a_requested_token_ends_with_its_time() {
     nodes.list(&ListParams::default()).await.unwrap();
     tokio::time::advance(Duration::from_mins(10)).await;
     assert_eq!(refused(nodes.list(&ListParams::default()).await), code(401, "Unauthorized"));
+}
+
+/// Asks for a token of `default` that is bound to the object of this kind, name and uid.
+async fn bound(client: &Client, kind: &str, name: &str, uid: &str) -> kube::Result<SecretString> {
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
+    let reference = json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": uid});
+    let spec = json!({"audiences": [], "boundObjectRef": reference});
+    let request = serde_json::from_value(json!({"metadata": {}, "spec": spec})).unwrap();
+    let answer = accounts.create_token_request("default", &PostParams::default(), &request).await?;
+    Ok(SecretString::from(answer.status.unwrap().token))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_bound_only_to_what_is_there_and_its_own() {
+    let client = admin(&server());
+    let (create, pods) = (PostParams::default(), Api::<Pod>::default_namespaced(client.clone()));
+    let made = pods.create(&create, &pod("own", None)).await.unwrap();
+    let mut other = pod("other", None);
+    other.spec.as_mut().unwrap().service_account_name = Some("ada".to_owned());
+    pods.create(&create, &other).await.unwrap();
+    let refused = async |kind, name, uid| match bound(&client, kind, name, uid).await {
+        Err(error) => refused::<()>(Err(error)),
+        Ok(_) => code(200, "it was given"),
+    };
+    assert_eq!(refused("Pod", "none", "").await, code(404, "NotFound"));
+    assert_eq!(refused("Secret", "none", "").await, code(404, "NotFound"));
+    assert_eq!(refused("Node", "none", "").await, code(404, "NotFound"));
+    assert_eq!(refused("Pod", "other", "").await, code(400, "BadRequest"));
+    assert_eq!(refused("ConfigMap", "own", "").await, code(400, "BadRequest"));
+    assert_eq!(refused("Pod", "own", "another").await, code(409, "Conflict"));
+    bound(&client, "Pod", "own", &made.uid().unwrap()).await.unwrap();
+    bound(&client, "Pod", "own", "").await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_dies_with_what_it_is_bound_to() {
+    let server = server();
+    let client = admin(&server);
+    let (create, delete) = (PostParams::default(), DeleteParams::default());
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let secrets: Api<Secret> = Api::default_namespaced(client.clone());
+    let nodes: Api<Node> = Api::all(client.clone());
+    pods.create(&create, &pod("one", None)).await.unwrap();
+    let named = json!({"metadata": {"name": "one"}});
+    secrets.create(&create, &serde_json::from_value(named.clone()).unwrap()).await.unwrap();
+    nodes.create(&create, &serde_json::from_value(named).unwrap()).await.unwrap();
+    for kind in ["Pod", "Secret", "Node"] {
+        // Whoever names no uid gets one all the same.
+        let token = bound(&client, kind, "one", "").await.unwrap();
+        let bearer: Api<Node> = Api::all(server.client_with_token(token));
+        bearer.list(&ListParams::default()).await.unwrap();
+        match kind {
+            "Pod" => drop(pods.delete("one", &delete).await.unwrap()),
+            "Secret" => drop(secrets.delete("one", &delete).await.unwrap()),
+            _ => drop(nodes.delete("one", &delete).await.unwrap()),
+        }
+        let late = bearer.list(&ListParams::default()).await;
+        assert_eq!(refused(late), code(401, "Unauthorized"), "{kind}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

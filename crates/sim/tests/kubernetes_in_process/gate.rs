@@ -199,3 +199,23 @@ async fn events_can_be_dropped_doubled_coalesced_and_cut_off() {
         assert_eq!(told(delivery).await, expected, "{delivery:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_held_back_for_longer_than_history_lasts_is_told_that_it_is_gone() {
+    let gate = Arc::new(Weather::default());
+    gate.deliveries.lock().unwrap().push(Delivery::Coalesce(Duration::from_secs(30)));
+    let server = under(&gate);
+    server.keep_history(Duration::from_secs(1));
+    let maps: Api<ConfigMap> = Api::default_namespaced(server.client(Identity::user("ada")));
+    let params = WatchParams::default().timeout(100).disable_bookmarks();
+    let watch = maps.watch(&params, "1").await.unwrap();
+    let write = async {
+        for name in ["a", "b", "c"] {
+            maps.create(&PostParams::default(), &config_map(name)).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+    };
+    let (told, ()) = tokio::join!(watch.collect::<Vec<_>>(), write);
+    let gone = |event: &WatchEvent<_>| matches!(event, WatchEvent::Error(told) if told.code == 410);
+    assert!(matches!(&told[..], [Ok(event)] if gone(event)), "{told:?}");
+}

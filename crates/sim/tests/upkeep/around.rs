@@ -3,6 +3,7 @@
 use applecart_core::egress::Tailnet;
 use applecart_core::spread::FLEET_HASH;
 use applecart_operator::provider::{Egress, Settings, Spread};
+use applecart_sim::faults::{Faults, Plan, Step};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Namespace, Service};
 use kube::api::ListParams;
@@ -12,11 +13,11 @@ use super::*;
 const EGRESS: &str = "tailscale-operator";
 
 /// A world whose provider keeps both.
-fn world_around(hosts: usize, machines: u32) -> World {
+fn world_around(hosts: usize, machines: u32, faults: Option<Arc<Faults>>) -> World {
     let tailnet = Tailnet { proxy_group: "macmini-egress".into(), suffix: "tail1.ts.net".into() };
     let spread = Spread { namespace: NAMESPACE.into(), deployment: "processor".into() };
     let egress = Egress { namespace: EGRESS.into(), tailnet };
-    let settings = WorldSettings { deployments: true, ..settings(hosts, machines) };
+    let settings = WorldSettings { deployments: true, faults, ..settings(hosts, machines) };
     World::new(settings).with_provider(move |usual| Settings {
         spread: Some(spread.clone()),
         egress: Some(egress.clone()),
@@ -40,7 +41,8 @@ fn machine_names(world: &World) -> BTreeSet<String> {
 #[tokio::test(start_paused = true)]
 async fn each_mac_has_its_service_as_long_as_its_machine_and_others_services_stay() {
     // P13, C5
-    let world = world_around(3, 2);
+    let faults = Faults::new(Plan::Chosen(Box::new(|_| None)));
+    let world = world_around(3, 2, Some(faults.clone()));
     play(&world, async {
         let namespaces: Api<Namespace> = Api::all(world.client());
         let metadata = ObjectMeta { name: Some(EGRESS.into()), ..ObjectMeta::default() };
@@ -74,6 +76,9 @@ async fn each_mac_has_its_service_as_long_as_its_machine_and_others_services_sta
         let mut left = machine_names(&world);
         left.insert("theirs".into());
         reach("one Service less", async || names(&world).await == left).await;
+        let went = |step: &&Step| step.call.starts_with("delete services ");
+        let said = faults.look(|steps| steps.iter().filter(went).all(|step| step.conditional));
+        assert!(said, "it may have been another by then");
     })
     .await;
 }
@@ -81,7 +86,7 @@ async fn each_mac_has_its_service_as_long_as_its_machine_and_others_services_sta
 #[tokio::test(start_paused = true)]
 async fn a_deployment_is_rolled_once_for_each_set_of_ready_macs() {
     // P3
-    let world = world_around(3, 1);
+    let world = world_around(3, 1, None);
     play(&world, async {
         let deployments: Api<Deployment> = Api::namespaced(world.client(), NAMESPACE);
         let deployment = json!({"metadata": {"name": "processor"}, "spec": {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{host_of, renamed};
 use crate::run::SWEPT;
+use crate::story::Story;
 
 /// How much later all is well than the last fault, or than it is without faults.
 const DELAY: Duration = Duration::from_mins(10);
@@ -141,6 +142,23 @@ impl Course {
         Ok(())
     }
 
+    /// Compares this run, in which a story began at any moment and nothing went wrong, with a
+    /// claim.
+    pub fn check_beginning(&self, story: Story, claim: &Self) -> Result<(), String> {
+        for (what, times) in &self.counts.0 {
+            let most = most_of_a_beginning(story, what, &self.counts, &claim.counts);
+            if *times > most {
+                let claimed = claim.counts.get(what);
+                return Err(format!("counts: {what} {times} times, {claimed} in a claim"));
+            }
+        }
+        let (rested, latest) = (self.rested.as_secs(), (claim.rested + DELAY).as_secs());
+        if rested > latest {
+            return Err(format!("liveness: at rest after {rested} s, must be within {latest} s"));
+        }
+        Ok(())
+    }
+
     /// Compares this run with `calm`, the one without faults: all is well ten minutes after the
     /// last fault, or when it is without any.
     pub fn check(&self, calm: &Self) -> Result<(), String> {
@@ -159,6 +177,19 @@ impl Course {
             return late("at rest", self.rested, latest(calm.rested) + self.late);
         }
         self.check_counts(calm)
+    }
+}
+
+/// How often a thing may be done in a story that begins at any moment of a claim and in which
+/// nothing goes wrong. Each line says why.
+fn most_of_a_beginning(story: Story, what: &str, own: &Counts, claim: &Counts) -> usize {
+    let deletes = story == Story::DeleteAnywhere;
+    match what {
+        // The host goes back to the pool.
+        WIPE if deletes => 1,
+        // What was made for the Machine goes with it.
+        _ if deletes && what.starts_with("delete ") => own.get(&what.replace("delete", "create")),
+        _ => claim.get(what),
     }
 }
 
@@ -415,6 +446,37 @@ mod tests {
         assert!(more.check(&course(&[first, removed])).is_err(), "none ran any more");
         let third = (91, Tart, "start three", None);
         assert!(check(&[name, first, cut, second, third]).is_err(), "once");
+    }
+
+    #[test]
+    fn a_story_that_begins_at_any_moment_does_no_more_than_a_claim_and_what_it_is_for() {
+        use Edge::{Kubernetes, Scaleway};
+        let call = |edge, call| (61, edge, call, None);
+        let node = call(Kubernetes, "create nodes a");
+        let gone = call(Kubernetes, "delete nodes a");
+        let wipe = call(Scaleway, "POST servers/5fb0-ab/reinstall");
+        let reboot = call(Scaleway, "POST servers/5fb0-ab/reboot");
+        let buy = call(Scaleway, "POST servers to a");
+        let claim = course(REFERENCE, &[node]);
+        let check = |story, took, calls: &[_]| course(took, calls).check_beginning(story, &claim);
+        for (sound, story, calls) in [
+            (true, Story::DeleteAnywhere, vec![node, wipe, gone]),
+            (true, Story::DeleteAnywhere, vec![]),
+            (false, Story::DeleteAnywhere, vec![node, wipe, wipe, gone]),
+            (false, Story::DeleteAnywhere, vec![node, gone, gone]),
+            (false, Story::DeleteAnywhere, vec![node, reboot]),
+            (false, Story::DeleteAnywhere, vec![buy]),
+            (true, Story::UpgradeAnywhere, vec![node]),
+            (false, Story::UpgradeAnywhere, vec![node, node]),
+            (false, Story::UpgradeAnywhere, vec![node, gone]),
+            (false, Story::UpgradeAnywhere, vec![node, wipe]),
+            (false, Story::UpgradeAnywhere, vec![node, reboot]),
+            (false, Story::UpgradeAnywhere, vec![node, buy]),
+        ] {
+            let checked = check(story, REFERENCE, &calls);
+            assert_eq!(checked.is_ok(), sound, "{story}: {calls:?}: {checked:?}");
+            assert!(check(story, REFERENCE + DELAY + BEGAN, &calls).is_err(), "too late");
+        }
     }
 
     #[test]

@@ -27,6 +27,7 @@ const GITHUB_APP: &str = "get secrets default/app";
 /// Looks at all that was done on the way.
 pub fn on_the_way(world: &World, steps: &[Step]) -> Result<(), String> {
     fenced(steps)?;
+    conditional(steps)?;
     paused(world, steps)?;
     registrations(world, steps)
 }
@@ -275,6 +276,24 @@ fn unleased(steps: &[Step]) -> Result<(), String> {
         asked.survive(step);
     }
     Ok(())
+}
+
+/// G4: whoever removes something says which, by uid or version: by then, something else may have
+/// its name.
+fn conditional(steps: &[Step]) -> Result<(), String> {
+    let removes = |step: &&Step| {
+        step.edge == Edge::Kubernetes && step.class == Class::Effect && is_delete(&step.call)
+    };
+    match steps.iter().filter(removes).find(|step| !step.conditional) {
+        None => Ok(()),
+        Some(Step { number, process, call, .. }) => {
+            Err(format!("unconditional: {process} does not say which: {call}, step {number}"))
+        }
+    }
+}
+
+fn is_delete(call: &str) -> bool {
+    matches!(call.split(' ').next(), Some("delete" | "deletecollection"))
 }
 
 /// S9: as long as a person knows an object to be paused, nobody calls Scaleway or its Mac for it.

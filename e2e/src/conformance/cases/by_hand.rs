@@ -15,6 +15,7 @@ pub fn cases() -> Vec<Case> {
     cases.extend(lists());
     cases.extend(scales());
     cases.extend(pods());
+    cases.extend(tokens());
     cases.extend(others());
     cases
 }
@@ -254,7 +255,8 @@ fn pods() -> Vec<Case> {
     ]
 }
 
-fn others() -> Vec<Case> {
+/// Tokens of service accounts, and what they are bound to.
+fn tokens() -> Vec<Case> {
     let account =
         json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "one"}});
     let token = |spec: Value| {
@@ -264,12 +266,42 @@ fn others() -> Vec<Case> {
     };
     let asked =
         |spec: Value| vec![post(ACCOUNTS, account.clone()), token(spec), delete(one(ACCOUNTS))];
-    let nowhere = "/api/v1/namespaces/nowhere/configmaps";
-    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}});
+    let bound = |kind: &str, name: &str, uid: Value| {
+        let named = json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": uid});
+        token(json!({"boundObjectRef": named}))
+    };
+    // What is asked beside a Pod that runs as this account.
+    let for_a_pod = |runs_as: &str, token: Request| {
+        let mut spec = plain();
+        spec["serviceAccountName"] = json!(runs_as);
+        let made = [post(ACCOUNTS, account.clone()), post(PODS, pod(spec))];
+        made.into_iter().chain([token, delete(one(PODS)), delete(one(ACCOUNTS))]).collect()
+    };
     vec![
         case("token: for an hour", asked(json!({"expirationSeconds": 3600}))),
         case("token: too short", asked(json!({"expirationSeconds": 60}))),
         case("token: of nobody", vec![token(json!({}))]),
+        case("token: for a Pod", for_a_pod("one", bound("Pod", "one", json!("{uid}")))),
+        case("token: for a Pod that is not there", {
+            for_a_pod("one", bound("Pod", "two", json!("{uid}")))
+        }),
+        case("token: for a Pod of another uid", {
+            let other = "11111111-1111-4111-8111-111111111111";
+            for_a_pod("one", bound("Pod", "one", json!(other)))
+        }),
+        case("token: for a Pod of another account", {
+            for_a_pod("default", bound("Pod", "one", json!("{uid}")))
+        }),
+        case("token: for what no token is bound to", {
+            for_a_pod("one", bound("ConfigMap", "one", json!("{uid}")))
+        }),
+    ]
+}
+
+fn others() -> Vec<Case> {
+    let nowhere = "/api/v1/namespaces/nowhere/configmaps";
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}});
+    vec![
         case("namespace: of nobody", vec![get(nowhere), post(nowhere, map.clone())]),
         case("path: no such group", vec![get("/apis/nothing.dev/v1/things")]),
         case("path: no such kind", vec![get("/api/v1/namespaces/{ns}/things")]),
