@@ -75,7 +75,9 @@ fn forget_the_gone(
     let (context, mut departures) = (context.clone(), Departures::default());
     move |told| {
         let gone = told.as_ref().map(|event| departures.after(event)).unwrap_or_default();
-        gone.iter().for_each(|who| forget(&context, who));
+        for who in &gone {
+            forget(&context, who);
+        }
     }
 }
 
