@@ -89,8 +89,8 @@ pub mod lease {
     /// Annotation: the pool that its last owner's spec names, to which it goes back whoever returns
     /// it.
     pub const POOL: &str = "applecart.dev/pool";
-    /// Annotation: its last owner, as `namespace/name/uid`. Until the host is wiped its disk is that
-    /// one's, and no namesake takes it over.
+    /// Annotation: its last owner, as `namespace/name/uid`. Until the host is wiped, its disk is
+    /// that one's, and no namesake takes it over.
     pub const LAST_OWNER: &str = "applecart.dev/last-owner";
     /// Annotation: its last owner made it a builder, whose jobs run on the Mac itself, where
     /// Kubernetes does not see them.
