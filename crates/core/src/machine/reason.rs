@@ -305,7 +305,7 @@ impl Reason {
             Self::LeftToSweep => "its host is being wiped; the sweep will give it its pool name",
             Self::Terminating => "deleting its host",
             Self::DeletionScheduled => "its host will be deleted when its licensing floor ends",
-            Self::CleaningUp => "host wiped, removing what is left of it",
+            Self::CleaningUp => "host wiped or gone: removing what is left of it",
             Self::Released => "host returned",
             Self::Moved => "moved to another cluster",
             Self::Detached => "detached from its host by hand",
