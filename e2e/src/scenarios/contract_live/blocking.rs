@@ -59,11 +59,9 @@ fn is_coming(object: &Value) -> bool {
     ["Adopting", "Bootstrapping"].contains(&phase) && !bootstrapped
 }
 
-/// One whose host is gone has none to return; that is told before a move is kept waiting.
 fn is_going(object: &Value) -> bool {
-    let reason = |of: &str| condition(object, of).and_then(|told| told["reason"].as_str());
-    let returns = reason("Ready").is_some_and(|reason| RETURNS.contains(&reason));
-    returns && reason("Provisioned") != Some("HostGone")
+    let reason = condition(object, "Ready").and_then(|ready| ready["reason"].as_str());
+    reason.is_some_and(|reason| RETURNS.contains(&reason))
 }
 
 /// Waits until another Mac than the one that all lines look at is in the middle of its bootstrap;
