@@ -44,17 +44,11 @@ impl Decision {
 /// Decides one turn.
 ///
 /// Deletion is looked at first, in every state. What we are about to do is told before it is done:
-/// a status that would change is written first, and the effect follows in the next turn. Only
-/// `clusterctl move` is kept waiting before that.
+/// a status that would change is written first, and the effect follows in the next turn.
 #[must_use]
 pub fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
-    let decision = block_move(seen, stay(seen, next(now, seen, limits)));
-    // Nobody reads that a host is on its way and finds that a move would not wait for it.
-    let told = match decision.action {
-        Some(Action::BlockMove(true)) => decision,
-        _ => tell_first(now, seen, decision),
-    };
-    not_before_due(now, seen, told)
+    let decision = stay(seen, next(now, seen, limits));
+    not_before_due(now, seen, tell_first(now, seen, block_move(seen, decision)))
 }
 
 /// What failed is not tried again before its time, if it goes before everything else (LH21).
