@@ -84,7 +84,7 @@ const KEPT_IN_CHAOS: usize = 256;
 const MOST_AT_ONCE: usize = 10_000;
 
 /// Effects of one process in a minute of virtual time, from which on it tries the same again and
-/// again with too short a pause (LH25). A provider with one Mac had fewer than 100, with five 375.
+/// again with too short a pause (LH25). A provider with one Mac has fewer than a hundred.
 const MOST_EFFECTS_A_MINUTE: usize = 1_000;
 
 /// Heartbeats of one agent in a minute: six of its Lease, two of its Node, and as many again for a

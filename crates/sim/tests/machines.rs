@@ -119,6 +119,22 @@ fn lock_out(world: &World, id: &ServerId) {
     world.mac(id).expect("a Mac").authorize(vec![]);
 }
 
+/// So do all Macs of the pool.
+fn lock_all_out(world: &World) {
+    let hosts = world.scaleway().hosts();
+    for host in hosts.iter().filter(|host| host.name.starts_with(POOL_PREFIX)) {
+        lock_out(world, &host.id);
+    }
+}
+
+/// One Machine claims a host; which.
+async fn claim(world: &World) -> ServerId {
+    scale(world, 1).await;
+    until(world, "a claim", || machine(world)["spec"]["providerID"].is_string()).await;
+    let server = machine(world)["status"]["serverID"].as_str().unwrap_or_default().to_owned();
+    server.parse().expect("a server id")
+}
+
 #[tokio::test(start_paused = true)]
 async fn whatever_the_service_answers_to_open_questions_a_host_is_claimed_and_comes_back_wiped() {
     // P16
@@ -213,17 +229,10 @@ async fn a_host_that_fails_at_once_is_rebooted_once_and_exchanged_once() {
     // P20, LH21, V5; and the reboot that Scaleway refused first keeps its one-shot.
     let world = world(2, 0);
     during(&world, async {
-        for host in world.scaleway().hosts() {
-            if host.name.starts_with(POOL_PREFIX) {
-                lock_out(&world, &host.id);
-            }
-        }
+        lock_all_out(&world);
         let refused = Verdict::FailBefore(Answer::empty(500));
         world.scaleway().add_rule(Rule::next(Operation::RebootServer, refused));
-        scale(&world, 1).await;
-        until(&world, "a claim", || machine(&world)["spec"]["providerID"].is_string()).await;
-        let bad = machine(&world)["status"]["serverID"].as_str().unwrap_or_default().to_owned();
-        let bad: ServerId = bad.parse().expect("a server id");
+        let bad = claim(&world).await;
         let pool = world.scaleway().hosts();
         let good = pool.iter().find(|h| h.name.starts_with(POOL_PREFIX)).expect("another").clone();
         until(&world, "a reboot", || {
@@ -250,21 +259,14 @@ async fn a_reboot_that_is_granted_and_never_comes_is_asked_for_once_and_the_exch
     // S12, V5
     let world = world(2, 0);
     during(&world, async {
-        for host in world.scaleway().hosts() {
-            if host.name.starts_with(POOL_PREFIX) {
-                lock_out(&world, &host.id);
-            }
-        }
-        scale(&world, 1).await;
-        until(&world, "a claim", || machine(&world)["spec"]["providerID"].is_string()).await;
-        let bad = machine(&world)["status"]["serverID"].as_str().unwrap_or_default().to_owned();
+        lock_all_out(&world);
+        let bad = claim(&world).await;
         let granted = json!({
             "id": bad, "name": machine(&world)["metadata"]["name"], "type": "M2-L",
             "status": "rebooting", "zone": "fr-par-1", "project_id": bad, "delivered": true,
         });
         let rule = Rule::next(Operation::RebootServer, Verdict::FailBefore(Answer::ok(&granted)));
         world.scaleway().add_rule(rule.for_ever());
-        let bad: ServerId = bad.parse().expect("a server id");
         let returned = || host(&world, &bad).name == format!("{POOL_PREFIX}{bad}");
         until(&world, "the exchange", returned).await;
         assert_eq!(calls(&world, Operation::RebootServer), 1);
@@ -278,17 +280,10 @@ async fn a_reboot_that_is_refused_for_good_keeps_nobody_on_a_bad_host() {
     // P20, V5: refused after the third failure, it is asked for again after each further one.
     let world = world(2, 0);
     during(&world, async {
-        for host in world.scaleway().hosts() {
-            if host.name.starts_with(POOL_PREFIX) {
-                lock_out(&world, &host.id);
-            }
-        }
+        lock_all_out(&world);
         let refused = Verdict::FailBefore(Answer::empty(500));
         world.scaleway().add_rule(Rule::next(Operation::RebootServer, refused).for_ever());
-        scale(&world, 1).await;
-        until(&world, "a claim", || machine(&world)["spec"]["providerID"].is_string()).await;
-        let bad = machine(&world)["status"]["serverID"].as_str().unwrap_or_default().to_owned();
-        let bad: ServerId = bad.parse().expect("a server id");
+        let bad = claim(&world).await;
         let attempts = || machine(&world)["status"]["bootstrapAttempts"].as_i64();
         until(&world, "the seventh failure", || attempts() == Some(7)).await;
         assert!(calls(&world, Operation::RebootServer) >= 5, "once after each failure at least");
