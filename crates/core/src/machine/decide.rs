@@ -186,6 +186,8 @@ fn is_under_way(seen: &Observed, decision: &Decision) -> Option<bool> {
         return Some(true);
     }
     match &seen.bound {
+        // What runs on a Mac is ended first.
+        Bound::NotRead(_) if seen.bootstrap != Bootstrap::None => None,
         Bound::NotRead(held) => {
             object.paused.map(|_| held.is_some() && object.provider_id.is_none())
         }

@@ -107,6 +107,22 @@ fn move_waits_while_a_host_is_on_its_way_and_not_a_turn_longer() {
 }
 
 #[test]
+fn move_waits_until_the_bootstrap_that_a_pause_ends_has_ended() {
+    let next = |seen: &Observed| {
+        let seen = with(seen.clone(), |seen| seen.object.status = told(seen));
+        decide(now(), &seen, &Limits::default()).action
+    };
+    let running = paused(Observed { bound: holding(true), ..prepared() }, Pause::Cluster);
+    let running = with(running, |seen| {
+        seen.object.move_is_blocked = true;
+        seen.bootstrap = Bootstrap::Running { step: None, since: now() };
+    });
+    assert_eq!(next(&running), Some(Action::StopBootstrap));
+    let ended = with(running, |seen| seen.bootstrap = Bootstrap::None);
+    assert_eq!(next(&ended), Some(Action::BlockMove(false)));
+}
+
+#[test]
 fn a_status_that_was_wiped_is_rebuilt_from_the_node_without_touching_the_host() {
     // G11: after a move there is a provider ID and nothing else.
     let moved = with(prepared(), |seen| {
