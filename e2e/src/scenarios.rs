@@ -89,6 +89,7 @@ pub const ALL: &[Scenario] = &[
     scenario!(Contract, contract_live::contract_13_machines_are_ready_and_available),
     scenario!(Contract, contract_live::contract_18_what_others_wrote_stays),
     scenario!(Contract, contract_live::contract_14_paused_means_no_call_outside),
+    scenario!(Contract, contract_live::contract_23_a_move_waits_for_claims_bootstraps_and_releases),
     scenario!(Contract, contract_live::contract_21_an_externally_managed_cluster_is_left_alone),
     scenario!(Contract, contract_live::contract_10_what_is_provisioned_stays_so),
     scenario!(Contract, contract_live::contract_12_a_time_moves_with_its_status_alone),
@@ -133,7 +134,6 @@ pub const ALL: &[Scenario] = &[
 pub const MISSING: &[(u32, &str)] = &[
     (19, "an empty pool under a MachineHealthCheck: the chart has none yet"),
     (20, "scale from zero: the template has no capacity yet"),
-    (23, "block-move is held, and tables show it; no story on a real cluster does yet"),
     (25, "clusterctl init: there is no release with components yet"),
 ];
 

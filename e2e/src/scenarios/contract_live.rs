@@ -1,6 +1,8 @@
 //! The lines of Cluster API's checklist that need our programs: one small fleet serves them all,
 //! and every version of its objects is on record. They run in this order.
 
+mod blocking;
+
 use anyhow::{Context, Result, ensure};
 use kube::Client;
 use serde_json::{Value, json};
@@ -9,6 +11,8 @@ use super::fleet::{self, CLUSTER_API, INFRASTRUCTURE};
 use crate::installation::{ClusterForm, Installation, POOL_PREFIX};
 use crate::recording::Recording;
 use crate::{Audit, Ground, audit, objects, wait};
+
+pub use blocking::contract_23_a_move_waits_for_claims_bootstraps_and_releases;
 
 const KIND: &str = "ScalewayAppleSiliconMachine";
 const MINE: &str = "example.org/mine";
@@ -473,7 +477,12 @@ pub async fn contract_11_a_lost_host_is_told(ground: &mut Ground) -> Result<()> 
     seen.fleet.plan.hosts -= 1;
     seen.is_lost(&name, "HostGone").await?;
     // It goes, and no other comes in its place.
-    let machine = objects::named(CLUSTER_API, "Machine", &seen.fleet.plan.namespace, &name);
+    go_first(seen, &name).await
+}
+
+/// One Machine stays, and this one goes.
+async fn go_first(seen: &mut Contract, name: &str) -> Result<()> {
+    let machine = objects::named(CLUSTER_API, "Machine", &seen.fleet.plan.namespace, name);
     let first = json!({"metadata": {"annotations": {"cluster.x-k8s.io/delete-machine": ""}}});
     objects::merge(&seen.client, &machine, &first).await?;
     fleet::scale(&mut seen.fleet, 1).await?;
