@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use applecart_api::clock::Clock;
 use applecart_api::ids::CrUid;
-use applecart_api::machine::ScalewayAppleSiliconMachine;
+use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineStatus};
 use applecart_core::machine::{Bootstrap, Host, Looked, Upkeep, Upkept};
 use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt};
@@ -61,7 +61,25 @@ struct Entry {
     number: u64,
     order: Order,
     state: State,
+    /// What telling how it ended would have counted up to, when no answer said that it was told.
+    maybe_told: Option<Counts>,
     abort: Option<AbortHandle>,
+}
+
+/// What failures are counted in: a status carries both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    bootstrap: Option<i32>,
+    upkeep: Option<i32>,
+}
+
+impl From<&ScalewayAppleSiliconMachineStatus> for Counts {
+    fn from(status: &ScalewayAppleSiliconMachineStatus) -> Self {
+        Self {
+            bootstrap: status.bootstrap_attempts,
+            upkeep: status.tart_kubelet_update_attempts,
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -159,7 +177,9 @@ impl Bootstraps {
         let number = table.begun;
         let place = Place { bootstraps: self.clone(), uid: order.uid.clone(), number };
         let state = State::Running { step: None, since: self.clock.now() };
-        table.entries.insert(order.uid.clone(), Entry { number, order, state, abort: None });
+        let uid = order.uid.clone();
+        let entry = Entry { number, order, state, maybe_told: None, abort: None };
+        table.entries.insert(uid, entry);
         let work = work(place.clone());
         // The runner lives as long as the loop that calls this.
         let _ = self.start.send((place, work));
@@ -171,6 +191,25 @@ impl Bootstraps {
         if let Some(Entry { abort: Some(abort), .. }) = self.table().entries.remove(uid) {
             abort.abort();
         }
+    }
+
+    /// How the object's run ended was to be told, with these counts, and nobody knows whether it
+    /// was.
+    pub fn may_have_told(&self, uid: &CrUid, counts: Counts) {
+        if let Some(entry) = self.table().entries.get_mut(uid) {
+            entry.maybe_told = Some(counts);
+        }
+    }
+
+    /// Forgets a run whose end turns out to have been told: told again, it would count twice
+    /// (LH21). Whether it did.
+    pub fn was_told(&self, uid: &CrUid, counts: Counts) -> bool {
+        let maybe_told = self.table().entries.get(uid).and_then(|entry| entry.maybe_told);
+        let told = maybe_told == Some(counts);
+        if told {
+            self.stop(uid);
+        }
+        told
     }
 
     /// Forgets the object, which is gone, and ends what runs for it.
@@ -357,6 +396,27 @@ mod tests {
         until_woken(&bootstraps, runner).await;
         let (stamp, did) = ("of the second".to_owned(), String::new());
         assert_eq!(bootstraps.of(&uid()), Bootstrap::Succeeded { stamp, awaits_boot: None, did });
+    }
+
+    #[tokio::test]
+    async fn an_end_whose_telling_was_not_answered_is_told_again_only_if_it_was_not() {
+        // LH21: a lost answer made one failure two, and the reboot came one attempt early.
+        let counts = |bootstrap, upkeep| Counts { bootstrap, upkeep };
+        for (upkeep, before, after) in [
+            (false, counts(Some(1), None), counts(Some(2), None)),
+            (true, counts(None, Some(1)), counts(None, Some(2))),
+        ] {
+            let (bootstraps, runner) = bootstraps();
+            let failed = |_| -> Work { Box::pin(async { Upkept::Failed("no".into()) }) };
+            assert!(bootstraps.start(order(upkeep), failed));
+            until_woken(&bootstraps, runner).await;
+            assert!(!bootstraps.was_told(&uid(), after), "nobody tried");
+            bootstraps.may_have_told(&uid(), after);
+            assert!(!bootstraps.was_told(&uid(), before), "it did not come about");
+            assert!(bootstraps.was_told(&uid(), after));
+            let (ended, kept) = (bootstraps.of(&uid()), bootstraps.upkeep_of(&uid()));
+            assert_eq!((ended, kept), (Bootstrap::None, Upkeep::Idle(None)));
+        }
     }
 
     #[tokio::test]

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use super::memory::{Reading, key, next, slim};
 use super::reads::Read;
-use super::{Context, leases};
+use super::{Context, leases, perform};
 use crate::calls::{self, ReadError};
 
 pub use binding::host;
@@ -68,6 +68,7 @@ pub async fn observe(
     let pause = context.settings.limits.look;
     let (stored, now) = (&observed.status, context.clock.now());
     let contested_until = context.tellings.contested_until(uid.as_str(), stored, pause, now);
+    perform::hear(context, &uid, stored);
     let mut turn = Turn {
         seen: Observed {
             object: observed,

@@ -1,7 +1,7 @@
 //! Performs one [`Action`]. One effect, and no choice left to make.
 
 use applecart_api::cluster_api::Cluster;
-use applecart_api::ids::{ProviderId, ServerId, Zone};
+use applecart_api::ids::{CrUid, ProviderId, ServerId, Zone};
 use applecart_api::keys::{annotation, finalizer, lease as key, owned};
 use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineStatus};
 use applecart_core::Outcome;
@@ -16,6 +16,7 @@ use kube::{Api, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::bootstraps::Counts;
 use super::leftovers::{Left, exactly};
 use super::memory::slim;
 use super::observe::{Turn, chain};
@@ -141,13 +142,32 @@ async fn record_bootstrap(
     status: &ScalewayAppleSiliconMachineStatus,
 ) -> Outcome {
     let (uid, outcome) = (&turn.seen.object.uid, write_status(context, turn, status).await);
-    if outcome == Outcome::Done {
-        context.bootstraps.stop(uid);
-        if status.bootstrap_attempts.unwrap_or(0) == 0 {
-            context.reboots.forget(uid);
+    match &outcome {
+        Outcome::Done => {
+            context.bootstraps.stop(uid);
+            forget_reboots(context, uid, status);
         }
+        // What counts nothing may be told twice.
+        Outcome::Unknown if Counts::from(status) != Counts::from(&turn.seen.object.status) => {
+            context.bootstraps.may_have_told(uid, status.into());
+        }
+        Outcome::Unknown | Outcome::Refused | Outcome::TooEarly(_) | Outcome::Failed(_) => {}
     }
     outcome
+}
+
+/// Before a turn decides: what the turn before recorded, it may have to learn from the object.
+pub fn hear(context: &Context, uid: &CrUid, status: &ScalewayAppleSiliconMachineStatus) {
+    if context.bootstraps.was_told(uid, status.into()) {
+        forget_reboots(context, uid, status);
+    }
+}
+
+/// A host that was bootstrapped is rebooted anew, should it ever fail as often again.
+fn forget_reboots(context: &Context, uid: &CrUid, told: &ScalewayAppleSiliconMachineStatus) {
+    if told.bootstrap_attempts.unwrap_or(0) == 0 {
+        context.reboots.forget(uid);
+    }
 }
 
 async fn set_provider_id(context: &Context, turn: &Turn, id: Option<&ProviderId>) -> Outcome {
