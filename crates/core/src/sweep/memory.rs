@@ -21,6 +21,8 @@ pub struct Memory {
     abandoned: BTreeMap<String, Timestamp>,
     /// Leases whose hosts are missing from their zones: since when each is.
     vanished: BTreeMap<ServerId, Timestamp>,
+    /// Strays that a cycle could have begun with, and when it last was their turn.
+    turns: BTreeMap<ServerId, Timestamp>,
     /// Since when each host is in its class.
     classes: BTreeMap<ServerId, (Class, Timestamp)>,
     /// How many objects there were, and when, in the last few intervals.
@@ -48,6 +50,18 @@ impl<'a> Sightings<'a> {
         let since = known(&self.before.strays, server, name).unwrap_or(self.now);
         self.after.strays.insert(server.clone(), (name.to_owned(), since));
         self.is_full(since)
+    }
+
+    /// When it last was the host's turn.
+    pub(super) fn had_turn(&mut self, server: &ServerId) -> Option<Timestamp> {
+        let at = self.before.turns.get(server).copied();
+        self.after.turns.extend(at.map(|at| (server.clone(), at)));
+        at
+    }
+
+    /// It is the host's turn.
+    pub(super) fn takes_turn(&mut self, server: &ServerId) {
+        self.after.turns.insert(server.clone(), self.now);
     }
 
     /// Whether this holder was gone a full interval ago, too.

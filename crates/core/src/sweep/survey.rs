@@ -1,6 +1,6 @@
 //! One look at everything: what is reported, and what is due.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use applecart_api::ids::{ServerId, Zone};
@@ -28,10 +28,12 @@ pub enum Task {
     FreeLease(ServerId),
     /// A Lease whose holder has another host.
     SpareLease {
-        /// Where the Lease's host stands.
+        /// Where the Lease's host stands, or stood.
         zone: Zone,
         /// Which host.
         server: ServerId,
+        /// Two complete lists of its zone lack it.
+        missing: bool,
     },
     /// A host that is on its way back, or is to be.
     Host {
@@ -118,7 +120,7 @@ pub fn survey(now: Timestamp, all: &Inventory, policy: &Policy, memory: &Memory)
         vec![]
     };
     let mut tasks = look.dead_holders();
-    tasks.append(&mut look.spares());
+    tasks.append(&mut look.spares(&doubted));
     tasks.append(&mut look.due());
     tasks.append(&mut leftovers::vanished(all, &look.names, &doubted, &mut look.sightings));
     let Look { sightings, refusals, .. } = look;
@@ -233,17 +235,24 @@ impl Look<'_> {
 
     /// Leases whose holders had another host a full interval ago, too: a Lease that was taken late,
     /// when its taker had given up to hear of it, is nobody's use (P1).
-    fn spares(&mut self) -> Vec<Task> {
+    fn spares(&mut self, doubted: &BTreeMap<Zone, usize>) -> Vec<Task> {
         let mut due = vec![];
         for (server, lease) in &self.all.leases {
             let (Some(holder), Some(zone)) = (lease.holder(), &lease.zone) else { continue };
-            let hosts = self.all.zones.get(zone).map(ZoneRead::hosts);
-            let host = hosts.and_then(|mut hosts| hosts.find(|host| host.id == *server));
+            let Some(ZoneRead::Listed(hosts)) = self.all.zones.get(zone) else { continue };
+            let host = hosts.iter().map(|listed| &listed.host).find(|host| host.id == *server);
             if lease.moved || !self.all.owners.is_spare(holder, server, host) {
                 continue;
             }
-            if self.sightings.spare(server, holder) {
-                due.push(Task::SpareLease { zone: zone.clone(), server: server.clone() });
+            let missing = host.is_none();
+            if missing && doubted.contains_key(zone) {
+                continue;
+            }
+            // Both are asked each time: what was not seen in one look begins anew.
+            let (spare, gone) =
+                (self.sightings.spare(server, holder), missing && self.sightings.vanished(server));
+            if spare && missing == gone {
+                due.push(Task::SpareLease { zone: zone.clone(), server: server.clone(), missing });
             }
         }
         due
@@ -262,6 +271,11 @@ impl Look<'_> {
             None => begin.extend(orphans),
         }
         let most = self.policy.max_per_cycle;
+        // Those that had a turn and are here again cannot go, and shall not keep others from it.
+        begin.sort_by_key(|task| self.sightings.had_turn(task.server()));
+        for task in begin.iter().take(most) {
+            self.sightings.takes_turn(task.server());
+        }
         for left in begin.split_off(begin.len().min(most)) {
             self.refusals.push((Some(left.server().clone()), Reason::LimitReached(most)));
         }

@@ -372,6 +372,22 @@ fn a_cycle_begins_only_so_many_and_what_is_under_way_comes_first() {
 }
 
 #[test]
+fn those_that_cannot_go_keep_no_others_from_their_turn() {
+    let hosts = (1..=5).map(|n| host(n, &format!("fleet-{n}"))).collect();
+    let owners = (10..20).map(|n| owner(&format!("fleet-{n}"), None)).collect();
+    let all = inventory(hosts, owners);
+    // A job runs on each, say: nothing about them changes.
+    let mut look = second_look(&all, &policy());
+    let mut turns = vec![];
+    for minutes in [30, 45, 60] {
+        turns.push(servers(&look.tasks));
+        look = survey(at(minutes), &all, &policy(), &look.memory);
+    }
+    let expected = [[id(1), id(2), id(3)], [id(4), id(5), id(1)], [id(2), id(3), id(1)]];
+    assert_eq!(turns, expected);
+}
+
+#[test]
 fn hosts_that_were_wiped_are_renamed_however_many_there_are() {
     // V2: a fleet went while Scaleway renamed nothing.
     let hosts = (1..=10).map(|n| host(n, &of_sweep(n))).collect();
@@ -436,10 +452,21 @@ fn the_lease_of_a_holder_with_another_host_is_freed_when_that_was_seen_twice() {
         all.leases.insert(id(1), spare.clone());
         all
     };
-    let task = Task::SpareLease { zone: zone(), server: id(1) };
+    let task = Task::SpareLease { zone: zone(), server: id(1), missing: false };
     let first = survey(at(0), &all("pool-1", Some(2)), &policy(), &Memory::default());
     assert_eq!(first.tasks, []);
     assert_eq!(second_look(&all("pool-1", Some(2)), &policy()).tasks, std::slice::from_ref(&task));
+    let without = |others: Vec<Host>| {
+        let leases = all("pool-1", None).leases;
+        Inventory { leases, ..inventory(others, vec![owner("fleet-a", Some(2))]) }
+    };
+    // Scaleway says 403 of a host that is deleted: that is believed of one that lists lack (S10).
+    let missing = Task::SpareLease { zone: zone(), server: id(1), missing: true };
+    assert_eq!(second_look(&without(vec![host(2, "fleet-a")]), &policy()).tasks, [missing]);
+    let strangers = HostLease { zone: Some(zone()), ..HostLease::free() };
+    let mut doubted = without(vec![host(3, "of-another-project")]);
+    doubted.leases.insert(id(2), strangers);
+    assert_eq!(second_look(&doubted, &policy()).tasks, [], "they may be of another project");
     for (name, servers, why) in [
         ("pool-1", None, "it may be about to claim it"),
         ("pool-1", Some(1), "it names it"),

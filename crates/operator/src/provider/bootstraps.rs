@@ -75,10 +75,7 @@ pub struct Counts {
 
 impl From<&ScalewayAppleSiliconMachineStatus> for Counts {
     fn from(status: &ScalewayAppleSiliconMachineStatus) -> Self {
-        Self {
-            bootstrap: status.bootstrap_attempts,
-            upkeep: status.tart_kubelet_update_attempts,
-        }
+        Self { bootstrap: status.bootstrap_attempts, upkeep: status.tart_kubelet_update_attempts }
     }
 }
 

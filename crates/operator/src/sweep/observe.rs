@@ -63,10 +63,10 @@ pub async fn host(sweep: &Sweep, task: &Task) -> Result<Turn, Reason> {
         Task::FreeLease(_) => None,
     };
     let host = match (&zone, task) {
-        (Some(zone), Task::DropLease { .. }) => read_missing(sweep, zone, &server).await,
-        (Some(zone), Task::Host { .. } | Task::SpareLease { .. } | Task::FreeLease(_)) => {
-            read_host(sweep, zone, &server).await
+        (Some(zone), Task::DropLease { .. } | Task::SpareLease { missing: true, .. }) => {
+            read_missing(sweep, zone, &server).await
         }
+        (Some(zone), _) => read_host(sweep, zone, &server).await,
         (None, _) => HostRead::Gone,
     };
     let owners = owners(sweep).await?;

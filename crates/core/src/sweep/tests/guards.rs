@@ -195,7 +195,7 @@ fn in_every_state_that_allows_it_the_guard_of_a_destructive_effect_holds() {
     let tasks = [
         Task::Host { zone: zone(), server: id(1) },
         Task::FreeLease(id(1)),
-        Task::SpareLease { zone: zone(), server: id(1) },
+        Task::SpareLease { zone: zone(), server: id(1), missing: false },
         Task::DropLease { zone: zone(), server: id(1) },
     ];
     let mut reached = BTreeSet::new();
