@@ -74,7 +74,7 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
     let listener = listen(arguments.port).await?;
     let address = listener.local_addr().context("could not learn the port")?;
     let url = format!("https://{address}");
-    let chaos = Plan::Chaos { seed: arguments.seed, one_in: ONE_IN };
+    let chaos = Plan::Chaos { seed: arguments.seed, one_in: ONE_IN, speed: arguments.speed };
     let faults = arguments.chaos.then(|| Faults::new(chaos));
     let world = World::new(WorldSettings {
         hosts: arguments.hosts,

@@ -34,7 +34,8 @@ pub use trace::{
     PROVIDER, Process, RUNNER_POOLS, SECOND_PROVIDER, SECOND_RUNNER_POOLS, Step, table,
 };
 
-/// How long a late effect takes to arrive: shorter than the wait of a claim for renames of others.
+/// How long a late effect takes to arrive in a real fleet: shorter than the wait of a claim for
+/// renames of others.
 const LATE: Duration = Duration::from_secs(10);
 /// How long a call takes that is slow: others have time to act in between.
 const SLOW: Duration = Duration::from_secs(8);
@@ -74,6 +75,8 @@ pub enum Plan {
         seed: u64,
         /// How rare faults are.
         one_in: u32,
+        /// How much faster than a real fleet the world is.
+        speed: f64,
     },
 }
 
@@ -101,6 +104,8 @@ enum Recording {
 
 /// The plan of one run, and the trace of what happened in it.
 pub struct Faults {
+    /// How long a late effect takes to arrive, in this world.
+    late: Duration,
     state: Mutex<State>,
     crashes: Mutex<BTreeMap<Process, Arc<Notify>>>,
     oracle: OnceLock<Oracle>,
@@ -164,7 +169,10 @@ impl Faults {
     /// A gate that does as `plan` says.
     #[must_use]
     pub fn new(plan: Plan) -> Arc<Self> {
-        let seed = if let Plan::Chaos { seed, .. } = plan { seed } else { 0 };
+        let (seed, faster) = match plan {
+            Plan::Chaos { seed, speed, .. } => (seed, speed),
+            Plan::Chosen(_) => (0, 1.0),
+        };
         let state = State {
             plan,
             random: SmallRng::seed_from_u64(seed),
@@ -188,6 +196,7 @@ impl Faults {
             violation: None,
         };
         Arc::new(Self {
+            late: LATE.div_f64(faster),
             state: Mutex::new(state),
             crashes: Mutex::default(),
             oracle: OnceLock::new(),
@@ -502,7 +511,7 @@ mod tests {
 
     #[test]
     fn a_run_without_an_end_forgets_calls_that_nobody_answered() {
-        let faults = Faults::new(Plan::Chaos { seed: 1, one_in: u32::MAX });
+        let faults = Faults::new(Plan::Chaos { seed: 1, one_in: u32::MAX, speed: 1.0 });
         for number in 0..10 * KEPT_IN_CHAOS {
             let call = || "get pods".to_owned();
             let entry = faults.enter(Process::Provider, Edge::Kubernetes, Class::Read, false, call);

@@ -1,6 +1,8 @@
 //! What must never be, whatever happened: looked at after every effect. Each finding begins with
 //! the oracle's name.
 
+mod jobs;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,6 +12,7 @@ use applecart_api::name_class::NameClass;
 use applecart_core::pod::{PodId, VmName};
 use serde_json::Value;
 
+use self::jobs::Jobs;
 use crate::faults::Step;
 use crate::scaleway::HostView;
 use crate::world::{Hands, POOL_PREFIX, Sight};
@@ -41,6 +44,8 @@ struct Memory {
     phases: BTreeMap<String, String>,
     /// The runners that have a job, by UID.
     busy: BTreeMap<String, String>,
+    /// Where these jobs run, until they are over, by the runner's UID.
+    jobs: Jobs,
     /// How many runners of each pool lived, by the pool's UID.
     alive: BTreeMap<String, usize>,
     /// Machines that were reported provisioned.
@@ -57,7 +62,7 @@ struct Seen {
 
 impl Safety {
     /// How many things one look looks for.
-    pub const INVARIANTS: u64 = 19;
+    pub const INVARIANTS: u64 = 21;
 
     /// Oracles for the world that is seen.
     #[must_use]
@@ -127,6 +132,8 @@ impl Safety {
         ready_has_a_node(&seen)?;
         emptied_one_by_one(&seen)?;
         memory.busy_runners_stay(&seen)?;
+        memory.jobs_run_to_their_end(&seen, &self.sight)?;
+        jobs::end_is_told(&seen, &self.sight)?;
         memory.runners_are_wanted(&seen, &self.sight.objects(POOLS))?;
         self.runners_have_accounts(&seen)?;
         self.nobody_guesses()?;

@@ -4,7 +4,7 @@
 //! it was started. So it costs nothing between looks, and the same calls at the same times give the
 //! same answers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -17,6 +17,8 @@ use tokio::time::{Instant, sleep};
 
 /// macOS runs no more at once.
 const LIMIT: usize = 2;
+/// How many guests are remembered that ended by themselves: somebody looks after every effect.
+const HALTED: usize = 16;
 
 /// How long things take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +106,8 @@ struct State {
     vms: BTreeMap<VmName, Machine>,
     calls: Calls,
     addresses: u8,
+    /// Guests that ended by themselves, the last ones.
+    halted: VecDeque<VmName>,
 }
 
 struct Machine {
@@ -172,6 +176,12 @@ impl SimTart {
         self.lock().running()
     }
 
+    /// Whether this VM's guest ended by itself, of late: nobody stopped it, and it had power.
+    #[must_use]
+    pub fn has_halted(&self, vm: &VmName) -> bool {
+        self.lock().halted.contains(vm)
+    }
+
     /// What was done until now.
     #[must_use]
     pub fn calls(&self) -> Calls {
@@ -182,27 +192,39 @@ impl SimTart {
     fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().expect("no panic while the state is held");
         let (now, time) = (Instant::now(), self.clock.now());
-        for machine in state.vms.values_mut() {
+        let State { vms, halted, .. } = &mut *state;
+        for (name, machine) in vms {
             if let Life::Started { halts: Some(halts), .. } = machine.life
                 && halts <= now
             {
                 let ago = SignedDuration::try_from(now - halts).unwrap_or_default();
                 let exit = Exit::Code { code: 0, message: String::new() };
                 machine.life = Life::Ended { exit, at: time.checked_sub(ago).ok() };
+                remember(halted, name);
             }
         }
         state
     }
 
     fn end(&self, vm: &VmName, exit: Exit, at: Option<Timestamp>) -> bool {
-        match self.lock().vms.get_mut(vm) {
+        let mut state = self.lock();
+        let State { vms, halted, .. } = &mut *state;
+        match vms.get_mut(vm) {
             Some(machine) if machine.runs() => {
+                if let Exit::Code { .. } = exit {
+                    remember(halted, vm);
+                }
                 machine.life = Life::Ended { exit, at };
                 true
             }
             _ => false,
         }
     }
+}
+
+fn remember(halted: &mut VecDeque<VmName>, vm: &VmName) {
+    halted.truncate(HALTED - 1);
+    halted.push_front(vm.clone());
 }
 
 impl State {
@@ -429,6 +451,7 @@ mod tests {
         assert!(tart.kill(&other));
         let unknown = VmState::Ended { exit: Exit::Unknown, at: None };
         assert_eq!(state(&tart, &other), Some(unknown));
+        assert!(tart.has_halted(&vm) && !tart.has_halted(&other));
     }
 
     #[tokio::test(start_paused = true)]

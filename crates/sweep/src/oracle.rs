@@ -7,12 +7,12 @@ mod secrets;
 
 use applecart_sim::faults::{Edge, Step};
 
-pub use counts::Course;
+pub use counts::{Course, is_tried_out};
 pub use end::{at_end, on_the_way};
 pub use secrets::secrets;
 
 /// The host that a call to Scaleway is about, or one to Kubernetes about a host's Lease.
-fn host_of(step: &Step) -> Option<&str> {
+pub fn host_of(step: &Step) -> Option<&str> {
     let before = match step.edge {
         Edge::Scaleway => "servers/",
         Edge::Kubernetes => "/host-",

@@ -10,7 +10,7 @@ use std::time::Duration;
 use applecart_api::keys::lease;
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_api::name_class::{Marker, NameClass};
-use applecart_sim::faults::{Fault, Faults, PROVIDER, Process};
+use applecart_sim::faults::{Edge, Fault, Faults, PROVIDER, Process, Step};
 use applecart_sim::kubernetes::Identity;
 use applecart_sim::scaleway::{HostSpec, HostView};
 use applecart_sim::world::{NAMESPACE, POOL_PREFIX, World};
@@ -66,6 +66,10 @@ pub enum Bug {
     BusyDeleted,
     /// Takes a runner with a job away at once, so that nobody sees it go (S37).
     BusyVanished,
+    /// Ends the VM of a runner with a job (S24).
+    BusyKilled,
+    /// Says of a job that ended well that it failed (S30).
+    JobFailed,
     /// Leaves the account of a runner that never was (S43).
     SpareAccount,
     /// Tells people the same again and again, though nothing happened (LH25).
@@ -76,6 +80,8 @@ pub enum Bug {
     LeftBehind,
     /// Takes the identity of a Mac whose Machine lives on elsewhere.
     CutOff,
+    /// Reboots a host after its second bootstrap that failed (LH21).
+    Tiers,
     /// Reboots a host whose Machine lost its status (G11).
     Forgotten,
     /// Creates something twice.
@@ -152,6 +158,7 @@ pub async fn plant(world: &World, faults: &Faults, story: Story, bug: Option<Bug
             Bug::Amnesia => {
                 went_wrong(faults, |fault| fault == Fault::CrashAfter) && do_again(world).await
             }
+            Bug::Tiers => reboot_early(world, faults).await,
             Bug::Outage => faults.is_api_server_gone() && vms::replace(world).await,
             Bug::Afterthought => telling::add_afterthought(world, story).await,
             bug => strike(world, bug).await,
@@ -166,6 +173,23 @@ pub async fn plant(world: &World, faults: &Faults, story: Story, bug: Option<Bug
 /// Whether something of this kind went wrong.
 fn went_wrong(faults: &Faults, is: impl Fn(Fault) -> bool) -> bool {
     faults.look(|steps| steps.iter().any(|step| step.fault.is_some_and(&is)))
+}
+
+/// Reboots the one host that was tried twice.
+async fn reboot_early(world: &World, faults: &Faults) -> bool {
+    let is_dial = |step: &&Step| step.edge == Edge::Ssh && step.call.ends_with(" dial");
+    let tried = faults.look(|steps| {
+        let dials: Vec<&Step> = steps.iter().filter(is_dial).collect();
+        (dials.len() == 2).then(|| dials[0].call.clone())
+    });
+    let Some(tried) = tried else { return false };
+    let hosts = world.scaleway().hosts();
+    let mac = tried.trim_end_matches(" dial");
+    let Some(host) = hosts.iter().find(|host| host.id.as_str().starts_with(mac)) else {
+        return false;
+    };
+    let scaleway = world.provider_scaleway(&Process::Provider);
+    scaleway.reboot(&host.zone, &host.id).await.is_ok()
 }
 
 /// Does the wrong thing, if this is the moment; whether that was all.
@@ -213,6 +237,8 @@ async fn strike(world: &World, bug: Bug) -> bool {
         Bug::VmOfNobody => vms::start(world, true).await,
         Bug::VmsLeft => vms::start(world, false).await,
         Bug::BusyDeleted | Bug::BusyVanished => runners::take_busy(world, bug).await,
+        Bug::BusyKilled => vms::kill_busy(world).await,
+        Bug::JobFailed => runners::fail_job(world).await,
         Bug::SpareLease => match (used, free) {
             (Some(_), Some(free)) => take_spare(world, free).await,
             _ => false,
@@ -546,7 +572,7 @@ async fn restart_pod(world: &World) -> bool {
 mod tests {
     use std::collections::BTreeMap;
 
-    use applecart_sim::faults::{Class, Step};
+    use applecart_sim::faults::Class;
 
     use super::*;
     use crate::explore::{Seconds, explore};
@@ -555,8 +581,8 @@ mod tests {
     /// A story in which the bug gets its chance.
     fn story(bug: Bug) -> Story {
         match bug {
-            Bug::BusyDeleted | Bug::BusyVanished => Story::Drain,
-            Bug::Surplus | Bug::Accounts | Bug::TokenTold => Story::Job,
+            Bug::BusyDeleted | Bug::BusyVanished | Bug::BusyKilled => Story::Drain,
+            Bug::Surplus | Bug::Accounts | Bug::TokenTold | Bug::JobFailed => Story::Job,
             Bug::LeftBehind
             | Bug::Provisioned
             | Bug::Binding
@@ -568,6 +594,7 @@ mod tests {
             Bug::Registered | Bug::AppKeyTold => Story::Builder,
             Bug::CutOff | Bug::Paused => Story::Detach,
             Bug::Forgotten => Story::Forget,
+            Bug::Tiers => Story::FailThrice,
             Bug::RentedTwice => Story::AutoOrder,
             Bug::TwoOwners => Story::Scale,
             Bug::Outage => Story::Outage,

@@ -290,6 +290,7 @@ async fn judge(
         tells_nothing()?;
         faults.look(|steps| {
             on_the_way(world, steps)?;
+            story.never(steps)?;
             end.course = Course::of(began, told, rested, steps);
             let Case { faults, bug, .. } = explorer.case();
             if faults.is_empty() && bug.is_none() {

@@ -351,6 +351,16 @@ impl Story {
         }
     }
 
+    /// What must not be in a trace of it, whatever went wrong.
+    pub fn never(self, steps: &[Step]) -> Result<(), String> {
+        match self {
+            Self::FailThrice | Self::FailEight | Self::FailForever | Self::TwoLeadersSwap => {
+                recovery::none_early(steps)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Plays the story; an error says what did not come about.
     pub async fn play(self, world: &World) -> Result<(), String> {
         match self {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::fault::{Class, Edge, Fault};
 use super::trace::Process;
-use super::{Faults, HELD, LATE, SERVER_TIMEOUT, SLOW, STALE};
+use super::{Faults, HELD, SERVER_TIMEOUT, SLOW, STALE};
 use crate::kubernetes::{Call, Delivery, Gate, Refusal, Verb, Verdict};
 
 impl Gate for Faults {
@@ -23,6 +23,7 @@ impl Gate for Faults {
             _ if self.is_away(call) => Verdict::FailBefore(Refusal::away()),
             None => Verdict::Pass,
             Some(Fault::Slow) => return self.slowly(call).boxed(),
+            Some(Fault::Late) => Verdict::Late(self.late),
             Some(fault) => verdict(call, fault),
         };
         std::future::ready(verdict).boxed()
@@ -114,11 +115,11 @@ fn verdict(call: &Call, fault: Fault) -> Verdict {
         Fault::Conflict => {
             refuse(409, "Conflict", &format!("the object of `{call}` has been modified"))
         }
-        Fault::Late => Verdict::Late(LATE),
         // A watch shows what it can; what it missed, it tells when it comes.
         Fault::Stale if call.verb == Verb::Watch => Verdict::Pass,
         Fault::Stale => Verdict::Stale(STALE.saturating_sub(Duration::from_nanos(1))),
         Fault::CrashDuring
+        | Fault::Late
         | Fault::TimeOut
         | Fault::Slow
         | Fault::Reboot

@@ -12,7 +12,7 @@ use tower::ServiceExt;
 
 use super::fault::{Class, Edge, Fault};
 use super::trace::Process;
-use super::{Faults, LATE, SLOW, STALE};
+use super::{Faults, SLOW, STALE};
 
 /// What the gate keeps of earlier calls.
 #[derive(Default)]
@@ -77,7 +77,7 @@ impl Faults {
             Some(Fault::Error) => Ok(self.refuse(number, StatusCode::BAD_GATEWAY)),
             Some(Fault::Denied) => Ok(self.refuse(number, StatusCode::FORBIDDEN)),
             Some(Fault::Late) => {
-                self.memory().late.push((Instant::now() + LATE, number, inner, request));
+                self.memory().late.push((Instant::now() + self.late, number, inner, request));
                 Err(TransportError::Lost("lost on the way".into()))
             }
             Some(Fault::Stale) => {
@@ -102,7 +102,7 @@ impl Faults {
 
     /// Waits until whatever is late by now has arrived, though nobody calls any more.
     pub async fn settle(&self) {
-        tokio::time::sleep(LATE).await;
+        tokio::time::sleep(self.late).await;
         self.arrive().await;
     }
 

@@ -21,13 +21,15 @@ pub struct Sight {
     pub(super) scaleway: Scaleway,
     hosts: Arc<RwLock<Arc<BTreeMap<ServerId, Host>>>>,
     pub(super) hands: Hands,
+    /// How often the power of each Mac failed.
+    power_cuts: Arc<RwLock<BTreeMap<ServerId, u64>>>,
 }
 
 impl Sight {
     pub(super) fn new(api: ApiServer, scaleway: Scaleway, hosts: BTreeMap<ServerId, Host>) -> Self {
         let apis = vec![api.clone()];
         let hosts = Arc::new(RwLock::new(Arc::new(hosts)));
-        Self { api, apis, scaleway, hosts, hands: Hands::default() }
+        Self { api, apis, scaleway, hosts, hands: Hands::default(), power_cuts: Arc::default() }
     }
 
     /// The Macs behind hosts, as many as there are by now.
@@ -114,11 +116,21 @@ impl Sight {
         tried.into_iter()
     }
 
+    /// How often the power of the Mac behind a host failed.
+    #[must_use]
+    pub fn power_cuts(&self, id: &ServerId) -> u64 {
+        let cuts = self.power_cuts.read().unwrap_or_else(PoisonError::into_inner);
+        cuts.get(id).copied().unwrap_or_default()
+    }
+
     /// The power of a Mac fails and comes back: its VMs die, and it boots.
     pub fn cut_power(&self, mac: &str) {
         let named = |(id, _): &(&ServerId, &Host)| id.as_str() == mac;
         let hosts = self.hosts();
-        if let Some((_, host)) = hosts.iter().find(named) {
+        if let Some((id, host)) = hosts.iter().find(named) {
+            let mut cuts = self.power_cuts.write().unwrap_or_else(PoisonError::into_inner);
+            *cuts.entry(id.clone()).or_default() += 1;
+            drop(cuts);
             host.mac.power_off();
             for vm in host.tart.running() {
                 let _killed = host.tart.kill(&vm);

@@ -243,7 +243,7 @@ fn is_crash(step: &Step) -> bool {
 }
 
 /// Whether a try of a password was counted twice on a Mac, and nobody lived to forget the first.
-fn is_tried_out(steps: &[Step]) -> bool {
+pub fn is_tried_out(steps: &[Step]) -> bool {
     let mut tries: BTreeMap<&str, usize> = BTreeMap::new();
     steps.iter().filter(|step| step.edge == Edge::Ssh && step.succeeded()).any(|step| {
         let mac = step.call.split_whitespace().next().unwrap_or_default();

@@ -2,6 +2,7 @@
 
 use applecart_api::keys::{annotation, label};
 use applecart_api::runner_pool::RunnerPool;
+use applecart_core::pod::{PodId, VmName};
 use applecart_sim::faults::RUNNER_POOLS;
 use applecart_sim::kubernetes::Identity;
 use applecart_sim::world::{NAMESPACE, POOL, World};
@@ -48,6 +49,24 @@ pub async fn take_busy(world: &World, bug: Bug) -> bool {
     let freed = json!({"metadata": {"finalizers": null}});
     let freed = pods.patch(&name, &PatchParams::default(), &Patch::Merge(&freed)).await.is_ok();
     freed && pods.delete(&name, &DeleteParams::default().grace_period(0)).await.is_ok()
+}
+
+/// Says that a job failed, as soon as its guest has ended.
+pub async fn fail_job(world: &World) -> bool {
+    let pods: Api<Pod> = Api::namespaced(provider(world), NAMESPACE);
+    let busy = ListParams::default().labels(label::RUNNER_POOL_OWNER);
+    let Ok(busy) = pods.list(&busy).await else { return false };
+    let Some(pod) = busy.items.first() else { return false };
+    let id = PodId {
+        namespace: NAMESPACE.to_owned(),
+        name: pod.name_any(),
+        uid: pod.uid().unwrap_or_default(),
+    };
+    if !world.sight().tarts().any(|(_, tart)| tart.has_halted(&VmName::of(&id))) {
+        return false;
+    }
+    let failed = Patch::Merge(json!({"status": {"phase": "Failed"}}));
+    pods.patch_status(&id.name, &PatchParams::default(), &failed).await.is_ok()
 }
 
 pub async fn make_account(world: &World) -> bool {

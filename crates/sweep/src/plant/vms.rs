@@ -1,7 +1,12 @@
 //! Bugs of whoever keeps VMs.
 
-use applecart_core::pod::{Template, VmName};
+use std::sync::Arc;
+use std::time::Duration;
+
+use applecart_api::keys::label;
+use applecart_core::pod::{PodId, Template, VmName};
 use applecart_sim::world::World;
+use serde_json::Value;
 use tart_kubelet::{Share, Vm};
 
 /// Makes a VM of no Pod on a Mac that has an agent, and starts it if `running`.
@@ -20,6 +25,26 @@ pub async fn replace(world: &World) -> bool {
     let image = tart.vms().remove(&vm).map(|vm| vm.image).unwrap_or_default();
     let made = tart.remove(&vm).await.is_ok() && tart.create(&vm, &template(&image)).await.is_ok();
     made && tart.start(&vm, Share::default()).await.is_ok()
+}
+
+/// Ends the VM of a runner that has a job.
+pub async fn kill_busy(world: &World) -> bool {
+    let pods = world.sight().objects("pods");
+    let is_busy = |pod: &&Arc<Value>| {
+        let owner = &pod["metadata"]["labels"][label::RUNNER_POOL_OWNER];
+        owner.is_string() && pod["status"]["phase"] == "Running"
+    };
+    let Some(pod) = pods.iter().find(is_busy) else { return false };
+    let text = |of: &str| pod["metadata"][of].as_str().unwrap_or_default().to_owned();
+    let id = PodId { namespace: text("namespace"), name: text("name"), uid: text("uid") };
+    let vm = VmName::of(&id);
+    let Some((_, tart)) = world.sight().tarts().find(|(_, tart)| tart.running().contains(&vm))
+    else {
+        return false;
+    };
+    // The oracle must have seen it run.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    tart.remove(&vm).await.is_ok()
 }
 
 fn template(image: &str) -> Template {

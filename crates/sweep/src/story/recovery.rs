@@ -1,5 +1,6 @@
 //! Stories of trouble that lasts, and of what comes after it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use applecart_sim::scaleway::{Answer, HostView, Rule, Verdict};
 use applecart_sim::world::{Install, POOL_PREFIX, World};
 
 use super::steps::{LEASES, all, empty_fleet, first, fleet, is_told, reach, scale};
+use crate::oracle::{host_of, is_tried_out};
 
 /// How long the token is revoked.
 const REVOKED: Duration = Duration::from_hours(1);
@@ -97,6 +99,32 @@ impl Tiers {
         let wipes = at_times(steps, Edge::Scaleway, |call| call.ends_with("/reinstall"));
         right_after("wipe", &wipes, attempts, limits.tiers.max_attempts, self.wipes)
     }
+}
+
+/// LH21: whatever else goes wrong, no tier comes before the Mac of that host was tried so often, by
+/// all who lead together. It was, too, where its password may not be tried again in this boot.
+pub fn none_early(steps: &[Step]) -> Result<(), String> {
+    let tiers = Limits::default().tiers;
+    let mut dials: BTreeMap<&str, u32> = BTreeMap::new();
+    for step in steps {
+        let Step { edge, call, .. } = step;
+        if let (Edge::Ssh, Some(mac)) = (edge, call.strip_suffix(" dial")) {
+            *dials.entry(mac).or_default() += 1;
+        }
+        let Some(host) = host_of(step).filter(|_| *edge == Edge::Scaleway) else { continue };
+        let (what, least) = match call {
+            _ if call.ends_with("/reboot") && is_tried_out(steps) => continue,
+            _ if call.ends_with("/reboot") => ("a reboot", tiers.reboot_after),
+            _ if call.ends_with("/reinstall") => ("a wipe", tiers.max_attempts),
+            _ => continue,
+        };
+        let of_host = dials.iter().find(|(mac, _)| host.starts_with(**mac));
+        let times = of_host.map_or(0, |(_, times)| *times);
+        if times < least {
+            return Err(format!("tiers: {what} after {times} tries, not before {least}"));
+        }
+    }
+    Ok(())
 }
 
 /// LH21: one reboot and one wipe, whoever leads.
@@ -221,6 +249,21 @@ mod tests {
         }
         let rushed = trace(&[dial(50), dial(51), dial(52), reboot(53)]);
         assert!(three.check(&rushed).is_err_and(|why| why.contains("tried again after 1 s")));
+    }
+
+    #[test]
+    fn a_tier_that_comes_before_so_many_tries_is_told_whatever_went_wrong() {
+        let dials = |times: u64| (0..times).map(|at| (at, Edge::Ssh, "5fb0ab06 dial"));
+        let others = |times: u64| (0..times).map(|at| (at, Edge::Ssh, "77aa0012 dial"));
+        let reboot = (500, Edge::Scaleway, "POST servers/5fb0ab06-77/reboot");
+        let wipe = (500, Edge::Scaleway, "POST servers/5fb0ab06-77/reinstall");
+        for (early, tier, own) in [(true, reboot, 2), (false, reboot, 3), (false, reboot, 4)]
+            .into_iter()
+            .chain([(true, wipe, 7), (false, wipe, 8)])
+        {
+            let calls: Vec<_> = dials(own).chain(others(9)).chain([tier]).collect();
+            assert_eq!(none_early(&trace(&calls)).is_err(), early, "{own} tries, {tier:?}");
+        }
     }
 
     #[test]
