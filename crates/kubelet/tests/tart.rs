@@ -2,7 +2,6 @@
 //! own exit codes and words.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,48 +9,8 @@ use applecart_core::pod::{Exit, Template, VmName, VmState};
 use tart_kubelet::{Share, Tart, Vm, VmError};
 use tempfile::TempDir;
 
-/// Every call is written to `calls`. A VM runs until somebody writes an exit code to its `halt`.
-const STAND_IN: &str = r#"#!/bin/sh
-home=$(dirname "$0"); vms=$home/vms; mkdir -p "$vms"
-echo "$*" >> "$home/calls"
-if [ -e "$home/hang-$1" ]; then sleep 300 & echo $! >> "$home/sleepers"; wait; fi
-if [ -e "$home/fail-$1" ]; then cat "$home/fail-$1" >&2; exit 1; fi
-running() { [ -e "$vms/$1/pid" ] && kill -0 "$(cat "$vms/$1/pid")" 2>/dev/null; }
-missing() { echo "the specified VM \"$1\" does not exist" >&2; exit 2; }
-case $1 in
-list)
-  printf '['; comma=
-  for vm in "$vms"/*/; do
-    [ -d "$vm" ] || continue
-    name=$(basename "$vm"); state=false; running "$name" && state=true
-    printf '%s{"Source":"local","Name":"%s","Size":"1.5","Running":%s}' "$comma" "$name" "$state"
-    comma=,
-  done
-  printf ']\n' ;;
-clone) rm -rf "${vms:?}/$3"; mkdir "$vms/$3" ;;
-set) [ -d "$vms/$2" ] || missing "$2" ;;
-run)
-  [ -d "$vms/$2" ] || missing "$2"
-  echo $$ > "$vms/$2/pid.new"; mv "$vms/$2/pid.new" "$vms/$2/pid"
-  trap 'echo "Stopping VM..."; exit 0' INT
-  # It ends with the test's folder, so that nothing outlives the test.
-  while [ ! -e "$vms/$2/halt" ]; do [ -d "$vms/$2" ] || exit 1; sleep 0.02; done
-  [ ! -e "$vms/$2/words" ] || cat "$vms/$2/words"
-  exit "$(cat "$vms/$2/halt")" ;;
-stop)
-  running "$2" || { echo "VM \"$2\" is not running" >&2; exit 2; }
-  kill -KILL "$(cat "$vms/$2/pid")"
-  while running "$2"; do sleep 0.02; done ;;
-delete)
-  [ -d "$vms/$2" ] || missing "$2"
-  running "$2" && { echo "VM \"$2\" is running" >&2; exit 1; }
-  rm -rf "${vms:?}/$2" ;;
-ip)
-  [ -d "$vms/$2" ] || missing "$2"
-  [ -e "$vms/$2/ip" ] || { echo "no IP address found, is your VM running?" >&2; exit 1; }
-  cat "$vms/$2/ip" ;;
-esac
-"#;
+/// It is in the tree: one that was just written may be busy, while another test starts a process.
+const STAND_IN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stand_in/tart.sh");
 
 struct Host {
     home: TempDir,
@@ -60,9 +19,7 @@ struct Host {
 impl Host {
     fn new() -> Self {
         let home = tempfile::tempdir().unwrap();
-        let binary = home.path().join("tart");
-        std::fs::write(&binary, STAND_IN).unwrap();
-        std::fs::set_permissions(&binary, PermissionsExt::from_mode(0o755)).unwrap();
+        std::os::unix::fs::symlink(STAND_IN, home.path().join("tart")).unwrap();
         Self { home }
     }
 
