@@ -83,16 +83,32 @@ pub enum Plan {
 /// Steps that a run without an end remembers.
 const KEPT_IN_CHAOS: usize = 256;
 
+/// For so long calls are counted.
+const MINUTE: Duration = Duration::from_mins(1);
+
 /// Steps at one moment of virtual time, from which on somebody does the same without end (LH25).
 const MOST_AT_ONCE: usize = 10_000;
 
-/// Effects of one process in a minute of virtual time, from which on it tries the same again and
-/// again with too short a pause (LH25). A provider with one Mac has fewer than a hundred.
-const MOST_EFFECTS_A_MINUTE: usize = 1_000;
+/// Effects of one process at one edge in any minute of virtual time, from which on it tries the same
+/// again and again with too short a pause (LH25). A provider that five Macs become ready for at once
+/// has less than half of it.
+const MOST_EFFECTS_A_MINUTE: usize = 600;
+
+/// The same for reads: twice those of that provider.
+const MOST_READS_A_MINUTE: usize = 2_000;
 
 /// Heartbeats of one agent in a minute: six of its Lease, two of its Node, and as many again for a
 /// status that changed.
 const MOST_BEATS_A_MINUTE: u64 = 16;
+
+/// Reads of one process at one edge in a minute in which all is well: a provider looks at each of
+/// five Macs nine times, and asks Scaleway twice.
+fn most_quiet_reads_a_minute(edge: Edge) -> u64 {
+    match edge {
+        Edge::Scaleway | Edge::Github => 20,
+        Edge::Kubernetes | Edge::Ssh | Edge::Tart => 60,
+    }
+}
 
 /// How much of what happens is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,8 +142,8 @@ struct State {
     next: usize,
     /// The last step's time, and how many there were at that time.
     moment: (Duration, usize),
-    /// A minute of virtual time, and how many effects each process had in it.
-    busy: (u64, BTreeMap<Process, usize>),
+    /// When the last effects and reads of each process were, at each edge.
+    busy: BTreeMap<(Process, Edge, Class), VecDeque<Duration>>,
     /// Calls to the API server by who makes them and its number, for two servers may give the same;
     /// and the steps that they are.
     open: BTreeMap<(Process, u64), usize>,
@@ -144,6 +160,8 @@ struct State {
     cut_off: BTreeMap<Process, Instant>,
     /// Heartbeats in a quiet time.
     beats: BTreeMap<Process, u64>,
+    /// Reads in a quiet time.
+    reads: BTreeMap<(Process, Edge), u64>,
     checks: u64,
     violation: Option<(usize, String)>,
 }
@@ -183,7 +201,7 @@ impl Faults {
             told: Vec::new(),
             next: 0,
             moment: (Duration::ZERO, 0),
-            busy: (0, BTreeMap::new()),
+            busy: BTreeMap::new(),
             open: BTreeMap::new(),
             open_macs: BTreeMap::new(),
             dying: BTreeSet::new(),
@@ -192,6 +210,7 @@ impl Faults {
             gone_until: None,
             cut_off: BTreeMap::new(),
             beats: BTreeMap::new(),
+            reads: BTreeMap::new(),
             checks: 0,
             violation: None,
         };
@@ -248,6 +267,7 @@ impl Faults {
         let mut state = self.state();
         state.recording = Recording::Effects;
         state.beats.clear();
+        state.reads.clear();
     }
 
     /// Whether Events are steps from now on: where nobody has anything to say, they are writes like
@@ -262,7 +282,7 @@ impl Faults {
     }
 
     /// Whether nobody wrote anything since step `before`, in a time of this length, but heartbeats,
-    /// and in a quiet time these no more often than they are due (LH25).
+    /// and in a quiet time these, and reads, no more often than they are due (LH25).
     pub fn silent_since(&self, before: usize, time: Duration) -> Result<(), String> {
         let mut state = self.state();
         let later = state.steps.make_contiguous().iter().filter(|step| step.number >= before);
@@ -273,12 +293,16 @@ impl Faults {
                 "silence: {process} still writes, {edge}: {call}, and {more} more"
             ));
         }
-        let most = (time.as_secs() / 60 + 1) * MOST_BEATS_A_MINUTE;
-        match state.beats.iter().find(|(_, beats)| **beats > most) {
+        let minutes = time.as_secs() / 60;
+        let most = (minutes + 1) * MOST_BEATS_A_MINUTE;
+        if let Some((process, beats)) = state.beats.iter().find(|(_, beats)| **beats > most) {
+            return Err(format!("silence: {process} sent {beats} heartbeats in {minutes} minutes"));
+        }
+        let most = |edge| (minutes + 1) * most_quiet_reads_a_minute(edge);
+        match state.reads.iter().find(|((_, edge), reads)| **reads > most(*edge)) {
             None => Ok(()),
-            Some((process, beats)) => {
-                let minutes = time.as_secs() / 60;
-                Err(format!("silence: {process} sent {beats} heartbeats in {minutes} minutes"))
+            Some(((process, edge), reads)) => {
+                Err(format!("silence: {process} read {edge} {reads} times in {minutes} minutes"))
             }
         }
     }
@@ -359,8 +383,10 @@ impl Faults {
             return Some(Entry { number: NEVER_MADE, fault: Some(Fault::CrashBefore) });
         }
         if state.recording == Recording::Effects && class != Class::Effect {
-            if class == Class::Heartbeat {
-                *state.beats.entry(process).or_default() += 1;
+            match class {
+                Class::Heartbeat => *state.beats.entry(process).or_default() += 1,
+                Class::Read => *state.reads.entry((process, edge)).or_default() += 1,
+                Class::Effect | Class::Event => {}
             }
             return None;
         }
@@ -374,9 +400,9 @@ impl Faults {
         if state.moment.1 == MOST_AT_ONCE {
             self.spins.notify_one();
         }
-        if class == Class::Effect && state.is_in_a_hurry(&process, at) {
-            let most = MOST_EFFECTS_A_MINUTE;
-            let told = format!("spins: {process} does {most} things and more in a minute");
+        if let Some(most) = state.is_in_a_hurry(&process, edge, class, at) {
+            let what = if class == Class::Effect { "does" } else { "reads" };
+            let told = format!("spins: {process} {what} {most} things and more in a minute");
             state.violation.get_or_insert((number, told));
             self.spins.notify_one();
         }
@@ -434,19 +460,29 @@ impl State {
         self.open_macs.retain(|_, number| known(*number));
     }
 
-    /// Counts an effect of the minute; whether those of this process are too many by now. A demo's
+    /// Counts a call; how many there may be of its kind in a minute, if there were as many. A demo's
     /// minutes are its spectators': hours pass in one.
-    fn is_in_a_hurry(&mut self, process: &Process, at: Duration) -> bool {
+    fn is_in_a_hurry(
+        &mut self,
+        process: &Process,
+        edge: Edge,
+        class: Class,
+        at: Duration,
+    ) -> Option<usize> {
+        let most = match class {
+            Class::Effect => MOST_EFFECTS_A_MINUTE,
+            Class::Read => MOST_READS_A_MINUTE,
+            Class::Event | Class::Heartbeat => return None,
+        };
         if matches!(self.plan, Plan::Chaos { .. }) {
-            return false;
+            return None;
         }
-        let minute = at.as_secs() / 60;
-        if self.busy.0 != minute {
-            self.busy = (minute, BTreeMap::new());
+        let times = self.busy.entry((process.clone(), edge, class)).or_default();
+        times.push_back(at);
+        while times.front().is_some_and(|first| at.saturating_sub(*first) > MINUTE) {
+            times.pop_front();
         }
-        let effects = self.busy.1.entry(process.clone()).or_default();
-        *effects += 1;
-        *effects >= MOST_EFFECTS_A_MINUTE
+        (times.len() >= most).then_some(most)
     }
 
     fn draw(&mut self, ahead: &Ahead) -> Option<Fault> {
@@ -498,15 +534,39 @@ mod tests {
             write(Process::Provider, Class::Read);
             write(Process::RunnerPools, Class::Effect);
         }
-        tokio::time::advance(Duration::from_mins(1)).await;
+        tokio::time::advance(MINUTE + Duration::from_secs(1)).await;
         for _ in 1..MOST_EFFECTS_A_MINUTE {
             write(Process::Provider, Class::Effect);
         }
         assert_eq!(faults.violation(), None, "another minute");
         write(Process::Provider, Class::Effect);
         let (_, told) = faults.violation().expect("it is too much");
-        assert!(told.starts_with("spins: provider"), "{told}");
+        assert!(told.starts_with("spins: provider does 600"), "{told}");
         faults.spun().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_reads_without_end_is_told_in_a_silence_too() {
+        let read = |faults: &Faults| {
+            let call = || "GET servers".to_owned();
+            let _step = faults.enter(Process::Provider, Edge::Scaleway, Class::Read, false, call);
+        };
+        let faults = Faults::new(Plan::Chosen(Box::new(|_| None)));
+        for _ in 1..MOST_READS_A_MINUTE {
+            read(&faults);
+        }
+        assert_eq!(faults.violation(), None);
+        read(&faults);
+        assert!(
+            faults.violation().is_some_and(|(_, told)| told.starts_with("spins: provider reads"))
+        );
+        faults.be_quiet();
+        for _ in 0..=most_quiet_reads_a_minute(Edge::Scaleway) {
+            assert_eq!(faults.silent_since(0, Duration::ZERO), Ok(()));
+            read(&faults);
+        }
+        let told = faults.silent_since(0, Duration::ZERO).unwrap_err();
+        assert!(told.starts_with("silence: provider read"), "{told}");
     }
 
     #[test]

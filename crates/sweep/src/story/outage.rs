@@ -55,10 +55,8 @@ pub async fn cut_off(world: &World) -> Result<(), String> {
     world.finish_job(&runner);
     let is_done = |pod: &Arc<Value>| pod["metadata"]["uid"].as_str() == runner.uid().as_deref();
     let fresh = || running(world).iter().filter(|pod| !is_done(pod)).count();
-    reach("two runners without the one that is done", || {
-        fresh() == 2 && running(world).len() == 2
-    })
-    .await?;
+    reach("two runners without the one that is done", || fresh() == 2 && running(world).len() == 2)
+        .await?;
     fleet(world, 1).await
 }
 
