@@ -57,6 +57,8 @@ pub struct Found {
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Report {
     found: Found,
+    /// What it played: where something cannot happen, something else did.
+    case: Option<Case>,
     digest: u64,
     /// How it went, if nothing was violated.
     course: Option<Course>,
@@ -216,7 +218,8 @@ impl Explorer {
         let found = std::mem::take(&mut state.found);
         let Some(mut parent) = state.parent.take() else { return found };
         let course = ended.violation.is_none().then_some(ended.course);
-        let told = to_text(&Report { found, digest, course });
+        let case = Some(state.case.clone());
+        let told = to_text(&Report { found, case, digest, course });
         let told = told.is_some_and(|text| parent.write_all(&text).is_ok());
         end(i32::from(!told))
     }
@@ -436,7 +439,7 @@ impl State {
         self.found.most_kib = self.found.most_kib.max(report.found.most_kib);
         self.found.never += report.found.never;
         if let (true, Some(course)) = (self.is_plain_beginning(), report.course) {
-            self.courses.push((case.clone(), course));
+            self.courses.push((report.case.unwrap_or_else(|| case.clone()), course));
         }
         self.found.digests.push((case, report.digest));
         self.tell();
@@ -445,7 +448,10 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use applecart_sim::faults::Step;
+
     use super::*;
+    use crate::plant::Bug;
     use crate::run::{NO_SILENCE, run};
     use crate::story::Story;
 
@@ -475,6 +481,28 @@ mod tests {
         let impossible = Fault::ALL.iter().find(|fault| !possible.contains(fault));
         let impossible = *impossible.expect("no step meets every fault");
         assert_eq!(met(impossible), (Some(possible[later % possible.len()]), possible));
+    }
+
+    #[test]
+    fn a_plan_that_is_wrong_beside_its_beginning_is_told_as_it_was_played() {
+        let bug = Some(Bug::Amnesia);
+        let calm = Case { bug, ..Case::new(Story::DeleteAnywhere, 1) };
+        let claim = run(&calm.reference(), None);
+        let is_effect = |step: &&Step| step.number >= claim.first && step.class == Class::Effect;
+        let begun =
+            Case { at: claim.steps.iter().find(is_effect).map(|step| step.number), ..calm.clone() };
+        let crash = (begun.begins(), Fault::CrashAfter);
+        let second = crash.0 + 3;
+        let crashed = run(&Case { faults: vec![crash], ..begun.clone() }, None);
+        let possible = crashed.steps[second].possible();
+        let impossible = Fault::ALL.iter().copied().find(|fault| !possible.contains(fault));
+        let faults = vec![crash, (second, impossible.expect("no step meets every fault"))];
+        let seconds = Seconds { pairs: None, one_in: 1_000_000 };
+        let cases = vec![Case { faults, ..begun }];
+        let found = explore(&calm, cases, Some(claim.course), seconds);
+        let [(case, told)] = found.broken.as_slice() else { panic!("{:?}", found.broken) };
+        assert!(told.starts_with("counts: "), "{told}");
+        assert_eq!(case.faults, [crash, (second, possible[second % possible.len()])]);
     }
 
     #[test]

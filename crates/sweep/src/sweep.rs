@@ -104,35 +104,19 @@ pub fn soak(time: Duration, first: u64) -> bool {
     tally.violations == 0 && tally.plans > 0
 }
 
-/// Runs one case again and prints what happened; whether it was sound.
-pub fn replay(case: &Case) -> bool {
-    let calm = Case { faults: vec![], ..case.clone() };
-    // What begins at any moment is compared with a claim, until something goes wrong.
-    let plain = case.story.is_anywhere() && case.faults.is_empty();
-    let calm = if plain { Case { story: Story::Claim, at: None, ..calm } } else { calm };
-    let reference = run(&calm, None);
-    let reference = if reference.violation.is_some() { None } else { Some(reference) };
-    let end = run(case, reference.as_ref());
-    print!("{}", table(&end.steps));
-    match &end.violation {
-        None => println!("no violation"),
-        Some(violation) => println!("violation: {violation}"),
-    }
-    end.violation.is_none()
-}
-
 fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
     let began = Instant::now();
     let calm = Case { silence: Some(NO_SILENCE), bug: breadth.bug, ..Case::new(story, seed) };
-    // What begins at any moment begins at one of a claim.
-    let told = if story.is_anywhere() { Story::Claim } else { story };
-    let reference = run(&Case { story: told, ..calm.clone() }, None);
-    if let Some(violation) = &reference.violation {
-        println!("{story}: broken without any fault: {violation}\n  {}", calm.command());
-        return Tally { plans: 1, violations: 1, ..Tally::default() };
-    }
-    let mut cases = singles(&calm, &reference, breadth);
-    cases.extend(random(&calm, &reference, breadth.random));
+    let (reference, played) = match without_faults(&calm) {
+        Ok(both) => both,
+        Err((broken, violation)) => {
+            let command = broken.command();
+            println!("{story}: broken without any fault: {violation}\n  {command}");
+            return Tally { plans: 1, violations: 1, ..Tally::default() };
+        }
+    };
+    let mut cases = singles(&calm, &played, breadth);
+    cases.extend(random(&calm, &played, breadth.random));
     if let Some(most) = breadth.sample {
         draw(&mut cases, most, seed);
     }
@@ -143,7 +127,7 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
             at if (at + 1).is_multiple_of(breadth.long_in) => Some(LONG_SILENCE),
             at if (at + 1).is_multiple_of(SHORT_IN) => Some(SHORT_SILENCE),
             // What goes wrong after the end is seen only by who looks on.
-            _ if case.begins() >= reference.over => Some(NO_SILENCE),
+            _ if case.begins() >= played.over => Some(NO_SILENCE),
             _ => None,
         };
     }
@@ -159,13 +143,31 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
     run_again(&mut found, compared);
     let Found { plans, most_kib, never, .. } = found;
     let tally = Tally { plans, violations: found.broken.len(), most_kib, never };
-    let effects = reference.steps.iter().filter(|step| step.class == Class::Effect);
-    let effects = effects.filter(|step| step.number >= reference.first).count();
-    let steps = reference.steps.len() - reference.first;
+    let effects = played.steps.iter().filter(|step| step.class == Class::Effect);
+    let effects = effects.filter(|step| step.number >= played.first).count();
+    let steps = played.steps.len() - played.first;
     let name = format!("{story}: {effects} effects in {steps} steps");
     println!("{}", figures(&name, &tally, began.elapsed()));
     tell(&found, compared);
     tally
+}
+
+/// The run without faults that others are compared with, and the one whose steps they share: the
+/// same, but for a planted bug. Or which of them is broken, and how.
+fn without_faults(calm: &Case) -> Result<(End, End), (Case, String)> {
+    let sound = |case: Case, reference: Option<&End>| {
+        let end = run(&case, reference);
+        match end.violation {
+            Some(violation) => Err((case, violation)),
+            None => Ok(end),
+        }
+    };
+    let told = calm.reference();
+    let reference = sound(told.clone(), None)?;
+    let planted = Case { bug: calm.bug, ..told.clone() };
+    let played =
+        if planted == told { reference.clone() } else { sound(planted, Some(&reference))? };
+    Ok((reference, played))
 }
 
 fn figures(name: &str, tally: &Tally, time: Duration) -> String {
