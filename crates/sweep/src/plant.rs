@@ -697,7 +697,7 @@ mod tests {
             never.clone(),
         ];
         let seconds = Seconds { pairs: None, one_in: 1 };
-        let found = explore(&calm, cases, Some(reference.course), seconds);
+        let found = explore(&calm, cases, Some(reference.course), seconds, None);
         let told: Vec<(String, &str)> = found
             .broken
             .iter()
