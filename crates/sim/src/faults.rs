@@ -6,7 +6,8 @@
 //! - Calls get their numbers in the order in which they reach the gate.
 //! - An oracle, if there is one, looks after every effect, before its caller hears of it.
 //! - A process that crashed makes no further call, whichever of its tasks comes to it.
-//! - What a fault cannot happen to (a conflict on a read) it leaves alone.
+//! - A step that what the plan chose cannot happen to (a conflict to a read) is left alone. Whoever
+//!   chooses sees what can, and may choose that instead, as drawn plans of the sweep do.
 
 mod fault;
 mod kubernetes;

@@ -51,12 +51,16 @@ pub struct Found {
     pub most_kib: u64,
     /// Faults of plans that were sound, for steps that they did not come to.
     pub never: usize,
+    /// Plans that did not begin, because the time was up.
+    pub left: usize,
 }
 
 /// What a process tells its parent when it ends.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Report {
     found: Found,
+    /// What it played: where something cannot happen, something else did.
+    case: Option<Case>,
     digest: u64,
     /// How it went, if nothing was violated.
     course: Option<Course>,
@@ -106,17 +110,27 @@ struct State {
     found: Found,
     /// When people were last told how far it has come.
     told: Instant,
+    /// When the time is up, if it is limited: no plan begins any more.
+    until: Option<Instant>,
     /// Where a child tells what it found; the trunk has nobody to tell.
     parent: Option<PipeWriter>,
 }
 
 /// Runs all `cases`, which differ from `calm` in what goes wrong, each in a process of its own that
 /// splits off where it first differs.
-/// `course` is how it goes without faults, if that is one way.
-pub fn explore(calm: &Case, cases: Vec<Case>, course: Option<Course>, seconds: Seconds) -> Found {
+/// `course` is how it goes without faults, if that is one way. None begins after `until`.
+pub fn explore(
+    calm: &Case,
+    cases: Vec<Case>,
+    course: Option<Course>,
+    seconds: Seconds,
+    until: Option<Instant>,
+) -> Found {
     prepare();
     let most = std::thread::available_parallelism().map_or(1, usize::from);
-    let explorer = Arc::new(Explorer::new(calm.clone(), cases, seconds, most));
+    let mut explorer = Explorer::new(calm.clone(), cases, seconds, most);
+    explorer.state_mut().until = until;
+    let explorer = Arc::new(explorer);
     let trunk = move || {
         let ended = catch_unwind(AssertUnwindSafe(|| play_here(&explorer, course)));
         explorer.finish(ended.unwrap_or_else(|_| End::panicked()))
@@ -147,6 +161,7 @@ impl Explorer {
             courses: Vec::new(),
             found: Found::default(),
             told: Instant::now(),
+            until: None,
             parent: None,
         };
         Self { state: Mutex::new(state), begun: Notify::new(), over: Notify::new() }
@@ -182,6 +197,9 @@ impl Explorer {
     pub fn choose(&self, ahead: &Ahead) -> Option<Fault> {
         let mut state = self.state();
         let mut is_new = false;
+        if state.is_time_up() && state.leave_the_rest() {
+            self.over.notify_one();
+        }
         while let Some(branch) = state.next_at(ahead.number) {
             is_new |= state.part(branch);
             if state.parent.is_none() && state.later.is_empty() {
@@ -216,7 +234,8 @@ impl Explorer {
         let found = std::mem::take(&mut state.found);
         let Some(mut parent) = state.parent.take() else { return found };
         let course = ended.violation.is_none().then_some(ended.course);
-        let told = to_text(&Report { found, digest, course });
+        let case = Some(state.case.clone());
+        let told = to_text(&Report { found, case, digest, course });
         let told = told.is_some_and(|text| parent.write_all(&text).is_ok());
         end(i32::from(!told))
     }
@@ -273,6 +292,18 @@ impl State {
         Some(instead)
     }
 
+    fn is_time_up(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// Counts the plans that would have begun later; whether nothing is left for the trunk.
+    fn leave_the_rest(&mut self) -> bool {
+        let left = std::mem::take(&mut self.later).into_values().flatten();
+        let plans: usize = left.map(|branch| 1 + branch.twigs.len()).sum();
+        self.found.left += plans;
+        plans > 0 && self.parent.is_none()
+    }
+
     /// The next plan that begins at this step.
     fn next_at(&mut self, number: usize) -> Option<Branch> {
         let branches = self.later.get_mut(&number)?;
@@ -300,7 +331,12 @@ impl State {
 
     /// Splits off a process for each second fault; the fault, if this is one of them.
     fn split_seconds(&mut self, ahead: &Ahead) -> Option<Fault> {
-        for fault in self.seconds_at(ahead) {
+        let seconds = self.seconds_at(ahead);
+        if self.is_time_up() {
+            self.found.left += seconds.len();
+            return None;
+        }
+        for fault in seconds {
             let mut case = self.case.clone();
             case.faults.push((ahead.number, fault));
             case.silence = None;
@@ -435,8 +471,9 @@ impl State {
         self.found.broken.extend(report.found.broken);
         self.found.most_kib = self.found.most_kib.max(report.found.most_kib);
         self.found.never += report.found.never;
+        self.found.left += report.found.left;
         if let (true, Some(course)) = (self.is_plain_beginning(), report.course) {
-            self.courses.push((case.clone(), course));
+            self.courses.push((report.case.unwrap_or_else(|| case.clone()), course));
         }
         self.found.digests.push((case, report.digest));
         self.tell();
@@ -445,7 +482,10 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use applecart_sim::faults::Step;
+
     use super::*;
+    use crate::plant::Bug;
     use crate::run::{NO_SILENCE, run};
     use crate::story::Story;
 
@@ -478,12 +518,51 @@ mod tests {
     }
 
     #[test]
+    fn a_plan_that_is_wrong_beside_its_beginning_is_told_as_it_was_played() {
+        let bug = Some(Bug::Amnesia);
+        let calm = Case { bug, ..Case::new(Story::DeleteAnywhere, 1) };
+        let claim = run(&calm.reference(), None);
+        let is_effect = |step: &&Step| step.number >= claim.first && step.class == Class::Effect;
+        let begun =
+            Case { at: claim.steps.iter().find(is_effect).map(|step| step.number), ..calm.clone() };
+        let crash = (begun.begins(), Fault::CrashAfter);
+        let second = crash.0 + 3;
+        let crashed = run(&Case { faults: vec![crash], ..begun.clone() }, None);
+        let possible = crashed.steps[second].possible();
+        let impossible = Fault::ALL.iter().copied().find(|fault| !possible.contains(fault));
+        let faults = vec![crash, (second, impossible.expect("no step meets every fault"))];
+        let seconds = Seconds { pairs: None, one_in: 1_000_000 };
+        let cases = vec![Case { faults, ..begun }];
+        let found = explore(&calm, cases, Some(claim.course), seconds, None);
+        let [(case, told)] = found.broken.as_slice() else { panic!("{:?}", found.broken) };
+        assert!(told.starts_with("counts: "), "{told}");
+        assert_eq!(case.faults, [crash, (second, possible[second % possible.len()])]);
+    }
+
+    #[test]
+    fn when_the_time_is_up_no_plan_begins_and_those_that_are_left_are_counted() {
+        let (calm, reference, first) = release();
+        let case = |fault| Case { faults: vec![(first, fault)], silence: None, ..calm.clone() };
+        let cases = vec![case(Fault::Error), case(Fault::CrashAfter)];
+        let seconds = Seconds { pairs: Some(1), one_in: 1 };
+        let until = |time| Instant::now() + time;
+        let explore = |until| {
+            let course = Some(reference.course.clone());
+            explore(&calm, cases.clone(), course, seconds, Some(until))
+        };
+        let none = explore(until(Duration::ZERO));
+        assert_eq!((none.plans, none.left, none.broken), (0, 2, vec![]));
+        let all = explore(until(Duration::from_hours(1)));
+        assert!(all.plans > 2 && all.left == 0, "{all:?}");
+    }
+
+    #[test]
     fn a_fault_whose_step_never_comes_is_counted() {
         let (calm, reference, first) = release();
         let faults = vec![(first, Fault::Error), (1_000_000, Fault::Error)];
         let case = Case { faults, silence: None, ..calm.clone() };
         let seconds = Seconds { pairs: None, one_in: 1 };
-        let found = explore(&calm, vec![case], Some(reference.course), seconds);
+        let found = explore(&calm, vec![case], Some(reference.course), seconds, None);
         assert_eq!((found.plans, found.never, found.broken), (1, 1, vec![]));
     }
 }

@@ -149,6 +149,14 @@ impl fmt::Display for Bug {
     }
 }
 
+impl Bug {
+    /// Whether what it does is right as long as nothing goes wrong: a run without faults that is
+    /// to be compared with does it, too.
+    pub fn is_right_alone(self) -> bool {
+        self == Self::Doubled
+    }
+}
+
 /// Lets `bug` loose on the world, and never ends.
 pub async fn plant(world: &World, faults: &Faults, story: Story, bug: Option<Bug>) {
     let Some(bug) = bug else { return std::future::pending().await };
@@ -575,6 +583,7 @@ mod tests {
     use applecart_sim::faults::Class;
 
     use super::*;
+    use crate::Verb;
     use crate::explore::{Seconds, explore};
     use crate::run::{Case, End, NO_SILENCE, SHORT_SILENCE, run};
 
@@ -622,6 +631,14 @@ mod tests {
         }
     }
 
+    /// The plan that this command plays.
+    fn typed(command: &str) -> Case {
+        let words = command.strip_prefix("cargo xtask ").expect("a command of ours").split(' ');
+        let typed = crate::parse(std::iter::once("applecart-sweep").chain(words));
+        let Ok(Verb::Sweep(sweep)) = typed else { panic!("{command} means nothing") };
+        sweep.case().expect("one plan")
+    }
+
     /// The first effect of a story at which this can go wrong.
     fn first(reference: &End, fault: Fault) -> usize {
         let meets = |step: &&Step| {
@@ -643,7 +660,7 @@ mod tests {
         let mut references: BTreeMap<(Story, bool), End> = BTreeMap::new();
         for bug in Bug::value_variants() {
             // What this one does is right unless something goes wrong with it.
-            let right = *bug == Bug::Doubled;
+            let right = bug.is_right_alone();
             let calm = Case {
                 silence: Some(SHORT_SILENCE),
                 bug: right.then_some(*bug),
@@ -660,7 +677,8 @@ mod tests {
                 _ => None,
             };
             let faults = fault.into_iter().collect();
-            let case = Case { bug: Some(*bug), faults, ..calm };
+            let case = typed(&Case { bug: Some(*bug), faults, ..calm.clone() }.command());
+            assert_eq!(case.reference(), calm, "{bug} is compared with a run without it");
             let violation = run(&case, Some(reference)).violation;
             let told = violation.unwrap_or_else(|| "nothing".to_owned());
             if !told.starts_with(&format!("{}:", oracle(*bug))) {
@@ -706,7 +724,7 @@ mod tests {
             never.clone(),
         ];
         let seconds = Seconds { pairs: None, one_in: 1 };
-        let found = explore(&calm, cases, Some(reference.course), seconds);
+        let found = explore(&calm, cases, Some(reference.course), seconds, None);
         let told: Vec<(String, &str)> = found
             .broken
             .iter()

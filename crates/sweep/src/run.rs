@@ -50,6 +50,8 @@ pub const SHORT_SILENCE: Duration = Duration::from_mins(30);
 pub const LONG_SILENCE: Duration = Duration::from_hours(24);
 /// Only until it came to rest.
 pub const NO_SILENCE: Duration = Duration::ZERO;
+/// Within this a story begins that may begin at any moment: a claim is at rest long before.
+const BEGIN: Duration = Duration::from_hours(1);
 
 /// Everything that decides how a run goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +75,17 @@ impl Case {
     pub fn new(story: Story, seed: u64) -> Self {
         let (faults, at, bug) = (vec![], None, None);
         Self { story, seed, faults, at, silence: None, bug }
+    }
+
+    /// What it is compared with: nothing goes wrong there. What begins at any moment is compared
+    /// with a claim, until something goes wrong.
+    pub fn reference(&self) -> Self {
+        let (story, at) = match self.story {
+            story if story.is_anywhere() && self.faults.is_empty() => (Story::Claim, None),
+            story => (story, self.at),
+        };
+        let bug = self.bug.filter(|bug| bug.is_right_alone());
+        Self { story, at, bug, faults: vec![], ..self.clone() }
     }
 
     /// The step at which it begins to differ from a story without faults.
@@ -267,7 +280,8 @@ async fn judge(
         end.first = faults.next_number();
         let began = Instant::now();
         if story.is_anywhere() {
-            explorer.begun.notified().await;
+            let never = |_| "begin: the step never came at which it should".to_owned();
+            tokio::time::timeout(BEGIN, explorer.begun.notified()).await.map_err(never)?;
         }
         story.play(world).await.map_err(|wrong| format!("{wrong}; {}", said(world)))?;
         let told = began.elapsed();
@@ -430,6 +444,31 @@ mod tests {
             let end = run(&Case { faults, ..calm.clone() }, Some(&reference));
             assert_eq!(end.violation, None, "step {number}");
         }
+    }
+
+    #[test]
+    fn a_story_whose_first_step_never_comes_ends() {
+        for at in [None, Some(1_000_000)] {
+            let end = run(&Case { at, ..Case::new(Story::DeleteAnywhere, 1) }, None);
+            let violation = end.violation.unwrap_or_default();
+            assert!(violation.starts_with("begin: "), "{at:?}: {violation}");
+        }
+    }
+
+    #[test]
+    fn what_a_case_is_compared_with_has_a_command_that_runs_it_and_no_bug() {
+        let told = |case: Case| case.reference().command();
+        let claim = "cargo xtask sweep claim --seed 3 --replay";
+        let begun = Case { at: Some(7), ..Case::new(Story::DeleteAnywhere, 3) };
+        assert_eq!(told(Case::new(Story::UpgradeAnywhere, 3)), claim);
+        assert_eq!(told(begun.clone()), claim);
+        let faults = vec![(9, Fault::Error)];
+        let at = "cargo xtask sweep delete-anywhere --seed 3 --at 7";
+        assert_eq!(told(Case { faults, ..begun }), at);
+        let planted = |bug| Case { bug: Some(bug), ..Case::new(Story::Claim, 3) };
+        assert_eq!(told(planted(Bug::Counts)), claim);
+        // What this one does is right unless something goes wrong with it.
+        assert_eq!(told(planted(Bug::Doubled)), planted(Bug::Doubled).command());
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct Breadth {
     pub sample: Option<usize>,
     /// A bug in all of them, so that a sweep can show that it finds it.
     pub bug: Option<Bug>,
+    /// When the time is up: no plan begins any more.
+    pub until: Option<Instant>,
 }
 
 /// One run in so many is watched for half an hour after it came to rest.
@@ -49,14 +51,17 @@ pub struct Tally {
     pub most_kib: u64,
     /// Faults that were planned for steps that never came.
     pub never: usize,
+    /// Plans that did not begin, because the time was up.
+    pub left: usize,
 }
 
 impl Tally {
-    fn add(&mut self, one: &Self) {
+    pub fn add(&mut self, one: &Self) {
         self.plans += one.plans;
         self.violations += one.violations;
         self.most_kib = self.most_kib.max(one.most_kib);
         self.never += one.never;
+        self.left += one.left;
     }
 }
 
@@ -74,65 +79,20 @@ pub fn all(only: Option<Story>, seed: u64, breadth: Breadth) -> Tally {
     tally
 }
 
-/// Sweeps all stories with one seed after another, at full breadth, until the time is up; all pairs
-/// of crashes in the two stories that all others are made of.
-pub fn soak(time: Duration, first: u64) -> bool {
-    let began = Instant::now();
-    let mut tally = Tally::default();
-    let mut seed = first;
-    while began.elapsed() < time && tally.violations == 0 {
-        let mut one = Tally::default();
-        for story in Story::all() {
-            if began.elapsed() >= time {
-                println!("seed {seed}: the time is up before {story}");
-                break;
-            }
-            let pairs = matches!(story, Story::Claim | Story::Release).then_some(1);
-            let seconds = Seconds { pairs, one_in: 3 };
-            let (one_in, random, long_in) = (7, 200, 20);
-            let breadth = Breadth { one_in, seconds, random, long_in, sample: None, bug: None };
-            one.add(&sweep(story, seed, breadth));
-        }
-        println!("seed {seed}: {} kB of memory at most in a run", one.most_kib);
-        tally.add(&one);
-        seed += 1;
-    }
-    println!("soaked {} seeds: {}", seed - first, figures("soak", &tally, began.elapsed()));
-    if tally.plans == 0 {
-        println!("soak: no plan was played, so nothing went wrong and this run shows nothing");
-    }
-    tally.violations == 0 && tally.plans > 0
-}
-
-/// Runs one case again and prints what happened; whether it was sound.
-pub fn replay(case: &Case) -> bool {
-    let calm = Case { faults: vec![], ..case.clone() };
-    // What begins at any moment is compared with a claim, until something goes wrong.
-    let plain = case.story.is_anywhere() && case.faults.is_empty();
-    let calm = if plain { Case { story: Story::Claim, at: None, ..calm } } else { calm };
-    let reference = run(&calm, None);
-    let reference = if reference.violation.is_some() { None } else { Some(reference) };
-    let end = run(case, reference.as_ref());
-    print!("{}", table(&end.steps));
-    match &end.violation {
-        None => println!("no violation"),
-        Some(violation) => println!("violation: {violation}"),
-    }
-    end.violation.is_none()
-}
-
-fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
+/// Sweeps one story.
+pub fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
     let began = Instant::now();
     let calm = Case { silence: Some(NO_SILENCE), bug: breadth.bug, ..Case::new(story, seed) };
-    // What begins at any moment begins at one of a claim.
-    let told = if story.is_anywhere() { Story::Claim } else { story };
-    let reference = run(&Case { story: told, ..calm.clone() }, None);
-    if let Some(violation) = &reference.violation {
-        println!("{story}: broken without any fault: {violation}\n  {}", calm.command());
-        return Tally { plans: 1, violations: 1, ..Tally::default() };
-    }
-    let mut cases = singles(&calm, &reference, breadth);
-    cases.extend(random(&calm, &reference, breadth.random));
+    let (reference, played) = match without_faults(&calm) {
+        Ok(both) => both,
+        Err((broken, violation)) => {
+            let command = broken.command();
+            println!("{story}: broken without any fault: {violation}\n  {command}");
+            return Tally { plans: 1, violations: 1, ..Tally::default() };
+        }
+    };
+    let mut cases = singles(&calm, &played, breadth);
+    cases.extend(random(&calm, &played, breadth.random));
     if let Some(most) = breadth.sample {
         draw(&mut cases, most, seed);
     }
@@ -143,7 +103,7 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
             at if (at + 1).is_multiple_of(breadth.long_in) => Some(LONG_SILENCE),
             at if (at + 1).is_multiple_of(SHORT_IN) => Some(SHORT_SILENCE),
             // What goes wrong after the end is seen only by who looks on.
-            _ if case.begins() >= reference.over => Some(NO_SILENCE),
+            _ if case.begins() >= played.over => Some(NO_SILENCE),
             _ => None,
         };
     }
@@ -154,22 +114,41 @@ fn sweep(story: Story, seed: u64, breadth: Breadth) -> Tally {
     }
     let compared = (!story.is_anywhere()).then_some(&reference);
     let course = Some(reference.course.clone());
-    let mut found = explore(&calm, cases, course, breadth.seconds);
+    let mut found = explore(&calm, cases, course, breadth.seconds, breadth.until);
     found.plans += 1;
-    run_again(&mut found, compared);
-    let Found { plans, most_kib, never, .. } = found;
-    let tally = Tally { plans, violations: found.broken.len(), most_kib, never };
-    let effects = reference.steps.iter().filter(|step| step.class == Class::Effect);
-    let effects = effects.filter(|step| step.number >= reference.first).count();
-    let steps = reference.steps.len() - reference.first;
+    run_again(&mut found, compared, breadth.until);
+    let Found { plans, most_kib, never, left, .. } = found;
+    let tally = Tally { plans, violations: found.broken.len(), most_kib, never, left };
+    let effects = played.steps.iter().filter(|step| step.class == Class::Effect);
+    let effects = effects.filter(|step| step.number >= played.first).count();
+    let steps = played.steps.len() - played.first;
     let name = format!("{story}: {effects} effects in {steps} steps");
     println!("{}", figures(&name, &tally, began.elapsed()));
     tell(&found, compared);
     tally
 }
 
-fn figures(name: &str, tally: &Tally, time: Duration) -> String {
-    let Tally { plans, violations, never, .. } = tally;
+/// The run without faults that others are compared with, and the one whose steps they share: the
+/// same, but for a planted bug. Or which of them is broken, and how.
+fn without_faults(calm: &Case) -> Result<(End, End), (Case, String)> {
+    let sound = |case: Case, reference: Option<&End>| {
+        let end = run(&case, reference);
+        match end.violation {
+            Some(violation) => Err((case, violation)),
+            None => Ok(end),
+        }
+    };
+    let told = calm.reference();
+    let reference = sound(told.clone(), None)?;
+    let planted = Case { bug: calm.bug, ..told.clone() };
+    let played =
+        if planted == told { reference.clone() } else { sound(planted, Some(&reference))? };
+    Ok((reference, played))
+}
+
+/// What was played and found, for people.
+pub fn figures(name: &str, tally: &Tally, time: Duration) -> String {
+    let Tally { plans, violations, never, left, .. } = tally;
     let seconds = time.as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     let rate = *plans as f64 / seconds.max(0.001);
@@ -177,8 +156,12 @@ fn figures(name: &str, tally: &Tally, time: Duration) -> String {
         0 => String::new(),
         never => format!("; planned faults that never came: {never}"),
     };
+    let left = match left {
+        0 => String::new(),
+        left => format!("; the time was up before {left} more"),
+    };
     let played = format!("{name}, {plans} plans in {seconds:.1} s, {rate:.0} a second");
-    format!("{played}, {violations} violations{never}")
+    format!("{played}, {violations} violations{never}{left}")
 }
 
 /// Each fault that each step can meet, alone.
@@ -251,11 +234,14 @@ fn random(calm: &Case, reference: &End, plans: usize) -> Vec<Case> {
 }
 
 /// Runs some plans again from their beginning: each must give the trace that it gave as a branch
-/// of the others (G14).
-fn run_again(found: &mut Found, reference: Option<&End>) {
+/// of the others (G14); as long as there is time.
+fn run_again(found: &mut Found, reference: Option<&End>, until: Option<Instant>) {
     found.digests.retain(|(case, _)| case.silence.is_none());
     found.digests.sort_by(|(one, _), (other, _)| one.faults.cmp(&other.faults));
     for (case, digest) in found.digests.iter().step_by(AGAIN_IN) {
+        if until.is_some_and(|until| Instant::now() >= until) {
+            return;
+        }
         if run(case, reference).digest() != *digest {
             let what = "trace: the same plan, run by itself, gave another trace".to_owned();
             found.broken.push((case.clone(), what));
