@@ -6,6 +6,8 @@ mod crashes;
 mod metrics;
 #[path = "orphans/observing.rs"]
 mod observing;
+#[path = "orphans/others.rs"]
+mod others;
 #[path = "orphans/stage.rs"]
 mod stage;
 

@@ -29,13 +29,15 @@ pub struct Turn {
 
 /// Reads everything. Objects come last: whoever held a host or a Lease by then existed before.
 pub async fn inventory(sweep: &Sweep) -> Result<Inventory, Reason> {
-    let mut zones: BTreeSet<Zone> = sweep.settings.zones.iter().cloned().collect();
-    zones.extend(objects(sweep).await?.iter().filter_map(|object| object.spec.zone().ok()));
     let every = ListParams::default().labels(key::HOST);
     let stored = calls::read("the hosts' Leases", all_leases(sweep).list(&every)).await;
     let stored = stored.map_err(|error| unreadable(&error))?;
     let by_server = |lease: &Lease| Some((leases::server(lease)?, host_lease(lease)?));
-    let leases = stored.items.iter().filter_map(by_server).collect();
+    let leases: BTreeMap<_, _> = stored.items.iter().filter_map(by_server).collect();
+    let mut zones: BTreeSet<Zone> = sweep.settings.zones.iter().cloned().collect();
+    // The host of the last object that was there stands in its zone all the same.
+    zones.extend(leases.values().filter_map(|lease| lease.zone.clone()));
+    zones.extend(objects(sweep).await?.iter().filter_map(|object| object.spec.zone().ok()));
     let mut read = BTreeMap::new();
     for zone in zones {
         let hosts = match sweep.scaleway.list_servers(&zone).await {
