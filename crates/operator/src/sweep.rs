@@ -119,7 +119,10 @@ impl Sweep {
             self.refuse(server.as_ref(), reason);
         }
         for task in &survey.clean_ups {
-            self.clean_up(task).await;
+            if let Err(reason) = self.clean_up(task).await {
+                end_cycle(&reason);
+                return vec![];
+            }
         }
         self.work(survey.tasks).await
     }
@@ -130,7 +133,7 @@ impl Sweep {
         for task in tasks {
             let reason = self.host(&task).await;
             if reason.ends_cycle() {
-                tracing::warn!(%reason, "nothing more is done in this cycle");
+                end_cycle(&reason);
                 break;
             }
             if reason.is_under_way() {
@@ -193,6 +196,10 @@ impl Sweep {
             Some(_) | None => (decision.reason, false),
         }
     }
+}
+
+fn end_cycle(reason: &Reason) {
+    tracing::warn!(%reason, "nothing more is done in this cycle");
 }
 
 /// Whether the effect put a host back into the pool.

@@ -1,9 +1,12 @@
 //! What one bad host, one bad read, or a zone that nothing names any more costs all the others.
 
 use applecart_api::keys::lease as key;
+use applecart_sim::kubernetes::{Refusal, Verb};
 use applecart_sim::scaleway::HostSpec;
 
 use crate::stage::{Stage, minutes};
+
+const OBJECTS: &str = "scalewayapplesiliconmachines";
 
 #[tokio::test(start_paused = true)]
 async fn the_hosts_of_a_zone_are_swept_when_its_last_object_is_gone() {
@@ -19,4 +22,26 @@ async fn the_hosts_of_a_zone_are_swept_when_its_last_object_is_gone() {
     assert_eq!(stage.names()[1], format!("tuist-pool-{lost}"));
     assert_eq!(stage.wipes(), [0, 1]);
     assert_eq!(stage.count(r#"applecart_hosts{zone="fr-par-3",class="pool"}"#), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_ownership_read_that_fails_while_leftovers_go_ends_the_cycle() {
+    // S7
+    let stage = Stage::new(&["tuist-pool-1", "macs-stray", "macs-1"]);
+    stage.object("macs-1", Some(&stage.host("macs-1"))).await;
+    stage.belongings("macs-gone", &stage.host("tuist-pool-1")).await;
+    let refused = r#"applecart_sweep_refusals_total{reason="owners_unreadable"}"#;
+    let script = async {
+        stage.reached(Verb::Delete, "secrets").await;
+        stage.fail(Verb::List, OBJECTS, Some(Refusal::new(503, "ServiceUnavailable", "not now")));
+        stage.let_go();
+        stage.after(minutes(1)).await;
+        // The stray that is due, too, was not even asked for: one refusal, not two.
+        assert_eq!(stage.count(refused), 1);
+        stage.fail(Verb::List, OBJECTS, None);
+        stage.after(minutes(20)).await;
+    };
+    stage.run(script).await;
+    assert_eq!(stage.left_of("macs-gone"), Vec::<String>::new(), "it goes on in the next one");
+    assert_eq!(stage.wipes(), [0, 1, 0]);
 }
