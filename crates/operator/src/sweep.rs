@@ -10,7 +10,8 @@
 //! # Guarantees
 //! - One effect at a time, and no other host's before this one's turn is over.
 //! - What changes a host is sent within ten seconds of the read that allows it, or not at all.
-//! - A read of ownership that fails ends the cycle.
+//! - A read of ownership that fails ends the cycle, and so does that of a host, whose turn comes
+//!   last in the next one.
 
 mod leftovers;
 mod observe;
@@ -95,7 +96,7 @@ impl Sweep {
             let mut under_way = self.cycle(&mut memory).instrument(span).await;
             while !under_way.is_empty() && Instant::now() + self.settings.look < next {
                 tokio::time::sleep(self.settings.look).await;
-                under_way = self.work(under_way).await;
+                under_way = self.work(under_way, &mut memory).await;
             }
             tokio::time::sleep_until(next).await;
         }
@@ -124,14 +125,15 @@ impl Sweep {
                 return vec![];
             }
         }
-        self.work(survey.tasks).await
+        self.work(survey.tasks, memory).await
     }
 
     /// Gives each task its turns; those that are left under way.
-    async fn work(&self, tasks: Vec<Task>) -> Vec<Task> {
+    async fn work(&self, tasks: Vec<Task>, memory: &mut Memory) -> Vec<Task> {
         let mut under_way = vec![];
         for task in tasks {
             let reason = self.host(&task).await;
+            memory.had_turn(task.server(), &reason, self.clock.now());
             if reason.ends_cycle() {
                 end_cycle(&reason);
                 break;

@@ -2,6 +2,7 @@
 
 mod guards;
 mod leftovers;
+mod turns;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -369,22 +370,6 @@ fn a_cycle_begins_only_so_many_and_what_is_under_way_comes_first() {
     let survey = second_look(&all, &policy());
     assert_eq!(servers(&survey.tasks), [id(9), id(1), id(2), id(3)]);
     assert_eq!(words(&survey), ["limit_reached"]);
-}
-
-#[test]
-fn those_that_cannot_go_keep_no_others_from_their_turn() {
-    let hosts = (1..=5).map(|n| host(n, &format!("fleet-{n}"))).collect();
-    let owners = (10..20).map(|n| owner(&format!("fleet-{n}"), None)).collect();
-    let all = inventory(hosts, owners);
-    // A job runs on each, say: nothing about them changes.
-    let mut look = second_look(&all, &policy());
-    let mut turns = vec![];
-    for minutes in [30, 45, 60] {
-        turns.push(servers(&look.tasks));
-        look = survey(at(minutes), &all, &policy(), &look.memory);
-    }
-    let expected = [[id(1), id(2), id(3)], [id(4), id(5), id(1)], [id(2), id(3), id(1)]];
-    assert_eq!(turns, expected);
 }
 
 #[test]

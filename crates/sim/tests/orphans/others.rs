@@ -2,7 +2,7 @@
 
 use applecart_api::keys::lease as key;
 use applecart_sim::kubernetes::{Refusal, Verb};
-use applecart_sim::scaleway::HostSpec;
+use applecart_sim::scaleway::{Answer, HostSpec, Operation, Rule, Verdict};
 
 use crate::stage::{Stage, minutes};
 
@@ -22,6 +22,29 @@ async fn the_hosts_of_a_zone_are_swept_when_its_last_object_is_gone() {
     assert_eq!(stage.names()[1], format!("tuist-pool-{lost}"));
     assert_eq!(stage.wipes(), [0, 1]);
     assert_eq!(stage.count(r#"applecart_hosts{zone="fr-par-3",class="pool"}"#), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_cannot_be_read_keeps_no_others_from_their_turn() {
+    let stage = Stage::new(&["unread", "macs-stray", "macs-1"]);
+    stage.object("macs-1", Some(&stage.host("macs-1"))).await;
+    let (unread, stray) = (stage.host("unread"), stage.host("macs-stray"));
+    // Own markers come first, and it is one.
+    let dead = "5fb0ab062ab74ef58bb89f1c9f8f1c3e";
+    let marker = format!("tuist-release-pending-{}-{dead}", stage.cluster());
+    stage.scaleway.rename_host(&unread, &marker);
+    let denied = Answer::error("permissions_denied").expect("a kind of error");
+    let rule = Rule::next(Operation::GetServer, Verdict::FailBefore(denied));
+    stage.scaleway.add_rule(rule.on(&unread).for_ever());
+    let script = async {
+        stage.after(minutes(20)).await;
+        assert_eq!(stage.names()[1], "macs-stray", "the cycle has ended");
+        stage.after(minutes(14)).await;
+    };
+    stage.run(script).await;
+    let pool = format!("tuist-pool-{stray}");
+    assert_eq!(stage.names(), [marker, pool, "macs-1".to_owned()]);
+    assert_eq!(stage.wipes(), [0, 1, 0]);
 }
 
 #[tokio::test(start_paused = true)]
