@@ -68,3 +68,28 @@ async fn an_ownership_read_that_fails_while_leftovers_go_ends_the_cycle() {
     assert_eq!(stage.left_of("macs-gone"), Vec::<String>::new(), "it goes on in the next one");
     assert_eq!(stage.wipes(), [0, 1, 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_spare_lease_of_a_host_that_is_gone_is_freed_though_scaleway_denies_it() {
+    // P1, S10: of a host that is deleted, Scaleway says 403 for hours.
+    let stage = Stage::new(&["macs-1", "spare"]);
+    let uid = stage.object("macs-1", Some(&stage.host("macs-1"))).await;
+    let spare = stage.host("spare");
+    stage.hold(&spare, &format!("default/macs-1/{uid}")).await;
+    stage.annotate(&spare, key::ZONE, "fr-par-1").await;
+    stage.scaleway.delete_host(&spare);
+    let denied = Answer::error("permissions_denied").expect("a kind of error");
+    let rule = Rule::next(Operation::GetServer, Verdict::FailBefore(denied));
+    stage.scaleway.add_rule(rule.on(&spare).for_ever());
+    let script = async {
+        stage.after(minutes(14)).await;
+        assert!(stage.lease(&spare).0.is_some(), "seen once");
+        stage.after(minutes(2)).await;
+        assert!(stage.has_lease(&spare));
+        assert_eq!(stage.lease(&spare).0, None);
+        // Nobody's any more, it goes like that of any host that is gone.
+        stage.after(minutes(30)).await;
+    };
+    stage.run(script).await;
+    assert!(!stage.has_lease(&spare));
+}

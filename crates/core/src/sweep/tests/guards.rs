@@ -196,6 +196,7 @@ fn in_every_state_that_allows_it_the_guard_of_a_destructive_effect_holds() {
         Task::Host { zone: zone(), server: id(1) },
         Task::FreeLease(id(1)),
         Task::SpareLease { zone: zone(), server: id(1), missing: false },
+        Task::SpareLease { zone: zone(), server: id(1), missing: true },
         Task::DropLease { zone: zone(), server: id(1) },
     ];
     let mut reached = BTreeSet::new();
