@@ -101,6 +101,11 @@ pub mod lease {
     pub const WIPED_AT: &str = "applecart.dev/wiped-at";
     /// Annotation: `"true"` from the claim until the next wipe is seen to run.
     pub const UNWIPED: &str = "applecart.dev/unwiped";
+    /// Annotation: when the sweep last asked for a wipe that nobody has seen to run yet; written
+    /// before it does.
+    pub const WIPE_ASKED_AT: &str = "applecart.dev/wipe-asked-at";
+    /// Annotation: how often it did.
+    pub const WIPE_ASKS: &str = "applecart.dev/wipe-asks";
     /// Annotation: when the host was seen under its holder's releasing name.
     pub const RELEASING_AT: &str = "applecart.dev/releasing-at";
     /// Annotation: when its deletion was first asked for; written before it is.

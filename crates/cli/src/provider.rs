@@ -363,7 +363,7 @@ async fn settings(arguments: &Arguments, client: &kube::Client) -> Result<Settin
 }
 
 fn sweep(arguments: &Arguments) -> Result<sweep::Settings> {
-    let Arguments { pool, recovery, sweep: flags, .. } = arguments;
+    let Arguments { pool, recovery, waits, sweep: flags, .. } = arguments;
     let zone = |zone: &String| zone.trim().parse().context("--orphan-reclaim-zones");
     let zones = flags.orphan_reclaim_zones.iter().filter(|zone| !zone.trim().is_empty());
     Ok(sweep::Settings {
@@ -375,6 +375,7 @@ fn sweep(arguments: &Arguments) -> Result<sweep::Settings> {
             max_per_cycle: flags.orphan_reclaim_max_per_cycle,
             max_share_percent: flags.orphan_reclaim_max_share,
             quarantine_after: recovery.quarantine_after,
+            patience: waits.wipe_patience,
         },
         look: SWEEP_LOOK,
     })

@@ -13,6 +13,8 @@
 //!   marker (S4); nothing of a host that is retiring, quarantined, foreign or moved.
 //! - Orphans are returned only under the prefix that an operator named, so many in a cycle, and not
 //!   while objects are missing in numbers that no accident of one host explains.
+//! - A host is wiped only when its Node takes no new Pods and no job runs there (S24, LH24), is not
+//!   asked twice in a row, and is set aside when it was asked in vain for long.
 //! - A host gets a pool name only after its wipe was seen to run (LH1, LH22).
 //! - What an object left in Kubernetes goes only when no host lives by it (C5).
 //! - What is under way is told by names and Leases alone: a crash costs time, and nothing else.
@@ -28,13 +30,16 @@ mod report;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod wipe;
 
 pub use action::{Action, Decision};
 pub use class::{Class, Names, classify};
 pub use decide::decide;
 pub use leftovers::{Belongings, CleanUp, Leftovers, clean_up};
 pub use memory::Memory;
-pub use observed::{HostLease, Inventory, Job, Listed, Owner, Owners, Policy, Seen, ZoneRead};
+pub use observed::{
+    Asked, HostLease, Inventory, Job, Listed, Mac, Owner, Owners, Policy, Seen, ZoneRead,
+};
 pub use reason::Reason;
 pub use report::{ClassReport, Duplicate, Report, StuckHost, Unowned, ZoneReport};
 pub use survey::{Survey, Task, survey};

@@ -10,7 +10,8 @@
 //! # Guarantees
 //! - One effect at a time, and no other host's before this one's turn is over.
 //! - What changes a host is sent within ten seconds of the read that allows it, or not at all.
-//! - A read of ownership that fails ends the cycle.
+//! - A read of ownership that fails ends the cycle, and so does that of a host, whose turn comes
+//!   last in the next one.
 
 mod leftovers;
 mod observe;
@@ -33,7 +34,7 @@ use crate::metrics::Metrics;
 /// How old an ownership read may be when a host is renamed or wiped because of it.
 const FRESH: Duration = Duration::from_secs(10);
 
-/// Turns that one host takes in a row: a whole return is seven.
+/// Turns that one host takes in a row: a whole return is nine, and one for each Pod on it.
 const TURNS_PER_HOST: usize = 16;
 
 /// The sweep's name in logs and metrics.
@@ -55,7 +56,8 @@ impl Settings {
     #[must_use]
     pub(crate) fn scaled(self, speed: f64) -> Self {
         let interval = self.policy.interval.div_f64(speed);
-        let policy = Policy { interval, ..self.policy };
+        let patience = self.policy.patience.div_f64(speed);
+        let policy = Policy { interval, patience, ..self.policy };
         Self { policy, look: self.look.div_f64(speed), ..self }
     }
 }
@@ -95,7 +97,7 @@ impl Sweep {
             let mut under_way = self.cycle(&mut memory).instrument(span).await;
             while !under_way.is_empty() && Instant::now() + self.settings.look < next {
                 tokio::time::sleep(self.settings.look).await;
-                under_way = self.work(under_way).await;
+                under_way = self.work(under_way, &mut memory).await;
             }
             tokio::time::sleep_until(next).await;
         }
@@ -119,18 +121,22 @@ impl Sweep {
             self.refuse(server.as_ref(), reason);
         }
         for task in &survey.clean_ups {
-            self.clean_up(task).await;
+            if let Err(reason) = self.clean_up(task).await {
+                end_cycle(&reason);
+                return vec![];
+            }
         }
-        self.work(survey.tasks).await
+        self.work(survey.tasks, memory).await
     }
 
     /// Gives each task its turns; those that are left under way.
-    async fn work(&self, tasks: Vec<Task>) -> Vec<Task> {
+    async fn work(&self, tasks: Vec<Task>, memory: &mut Memory) -> Vec<Task> {
         let mut under_way = vec![];
         for task in tasks {
             let reason = self.host(&task).await;
+            memory.had_turn(task.server(), &reason, self.clock.now());
             if reason.ends_cycle() {
-                tracing::warn!(%reason, "nothing more is done in this cycle");
+                end_cycle(&reason);
                 break;
             }
             if reason.is_under_way() {
@@ -142,37 +148,36 @@ impl Sweep {
 
     /// Takes turns with one host while there is something to do; why there is no more.
     async fn host(&self, task: &Task) -> Reason {
-        let mut last = Reason::Returned;
+        let mut last = (Reason::Returned, Next::Turn);
         for _ in 0..TURNS_PER_HOST {
             let span = self.effects.turn(CONTROLLER, task.server().as_str());
-            let (reason, again) = Box::pin(self.turn(task)).instrument(span).await;
-            last = reason;
-            if !again {
+            last = Box::pin(self.turn(task, last.1 == Next::Ask)).instrument(span).await;
+            if last.1 == Next::Look {
                 break;
             }
         }
-        last
+        last.0
     }
 
-    /// One turn: why it ended as it did, and whether another may follow at once.
-    async fn turn(&self, task: &Task) -> (Reason, bool) {
+    /// One turn: why it ended as it did, and what may follow it.
+    async fn turn(&self, task: &Task, asking: bool) -> (Reason, Next) {
         let read_at = self.clock.now();
-        let turn = match observe::host(self, task).await {
+        let turn = match observe::host(self, task, asking).await {
             Ok(turn) => turn,
             Err(reason) => {
                 self.refuse(Some(task.server()), &reason);
-                return (reason, false);
+                return (reason, Next::Look);
             }
         };
         let decision = decide(self.clock.now(), task, &turn.seen, &self.settings.policy);
         if decision.reason.is_refusal() {
             self.refuse(Some(task.server()), &decision.reason);
         }
-        let Some(action) = decision.action else { return (decision.reason, false) };
+        let Some(action) = decision.action else { return (decision.reason, Next::Look) };
         let age = self.clock.now().duration_since(read_at);
         if action.changes_host() && !Duration::try_from(age).is_ok_and(|age| age < FRESH) {
             self.refuse(Some(task.server()), &Reason::ReadTooOld);
-            return (Reason::ReadTooOld, false);
+            return (Reason::ReadTooOld, Next::Look);
         }
         let effect = Effect {
             controller: CONTROLLER,
@@ -187,12 +192,44 @@ impl Sweep {
                 if is_return(&action, &turn) {
                     self.metrics.count_returned();
                 }
-                (decision.reason, true)
+                (decision.reason, Next::after(&action))
             }
             // Not done, or nobody knows: the next look at it is soon enough.
-            Some(_) | None => (decision.reason, false),
+            Some(_) | None => (decision.reason, Next::Look),
         }
     }
+}
+
+/// What follows a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// Another turn, at once.
+    Turn,
+    /// The same, with what was noted right now: asking for the wipe.
+    Ask,
+    /// Nothing until the next look.
+    Look,
+}
+
+impl Next {
+    /// A host that was asked to be wiped shows that a while later.
+    fn after(action: &Action) -> Self {
+        match action {
+            Action::RequestWipe { .. } => Self::Look,
+            Action::NoteAsked { .. } => Self::Ask,
+            Action::TakeLease { .. }
+            | Action::FreeLease
+            | Action::DeleteLease
+            | Action::NoteWiped
+            | Action::Rename { .. }
+            | Action::Cordon { .. }
+            | Action::DeleteGuest(_) => Self::Turn,
+        }
+    }
+}
+
+fn end_cycle(reason: &Reason) {
+    tracing::warn!(%reason, "nothing more is done in this cycle");
 }
 
 /// Whether the effect put a host back into the pool.
@@ -203,6 +240,9 @@ fn is_return(action: &Action, turn: &observe::Turn) -> bool {
         | Action::FreeLease
         | Action::DeleteLease
         | Action::NoteWiped
+        | Action::NoteAsked { .. }
+        | Action::Cordon { .. }
+        | Action::DeleteGuest(_)
         | Action::RequestWipe { .. } => false,
     }
 }

@@ -6,8 +6,12 @@ mod crashes;
 mod metrics;
 #[path = "orphans/observing.rs"]
 mod observing;
+#[path = "orphans/others.rs"]
+mod others;
 #[path = "orphans/stage.rs"]
 mod stage;
+#[path = "orphans/wipes.rs"]
+mod wipes;
 
 use std::time::Duration;
 
@@ -43,7 +47,7 @@ async fn only_the_stray_of_an_inventory_is_returned_and_only_after_two_sightings
     assert_eq!(stage.names(), INVENTORY, "seen once");
     let stage = Stage::new(&INVENTORY);
     owners(&stage).await;
-    stage.run(stage.after(minutes(16))).await;
+    stage.run(stage.after(minutes(17))).await;
     let mut expected = INVENTORY.map(str::to_owned);
     expected[6] = format!("tuist-pool-{stray}");
     assert_eq!(stage.names(), expected);
@@ -159,7 +163,7 @@ async fn the_host_of_a_force_deleted_object_is_returned_after_two_sightings() {
         stage.delete("macs-2").await;
         tokio::time::sleep(minutes(24)).await;
         assert_eq!(stage.names(), ["macs-1", "macs-2"], "seen once, at 30 minutes");
-        tokio::time::sleep(minutes(2)).await;
+        tokio::time::sleep(minutes(3)).await;
     };
     stage.run(deleted).await;
     assert_eq!(stage.names(), ["macs-1".to_owned(), format!("tuist-pool-{lost}")]);
@@ -178,7 +182,7 @@ async fn stale_markers_are_finished_even_when_nothing_may_be_reclaimed() {
         let cluster = if *id == ids[2] { "deadbeef" } else { &cluster };
         stage.scaleway.rename_host(id, &format!("tuist-{kind}-pending-{cluster}-{dead}"));
     }
-    stage.run(stage.after(minutes(16))).await;
+    stage.run(stage.after(minutes(17))).await;
     let pool = |n: usize| format!("tuist-pool-{}", ids[n]);
     let foreign = format!("tuist-claim-pending-deadbeef-{dead}");
     assert_eq!(stage.names(), [pool(0), pool(1), foreign]);

@@ -1,6 +1,7 @@
 //! Every effect of the sweep, as data. The shell performs one and looks again.
 
 use super::reason::Reason;
+use crate::machine::Guest;
 
 /// One effect on the host that was just read, or on its Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,20 @@ pub enum Action {
         /// Its name from now on.
         to: String,
     },
+    /// Keep new Pods from the host's Node.
+    Cordon {
+        /// The Node's name.
+        node: String,
+        /// Its UID.
+        uid: String,
+    },
+    /// Delete a Pod on it that no job claimed, if it is still as it was read.
+    DeleteGuest(Guest),
+    /// Note in our Lease that the host is asked to be wiped, which follows.
+    NoteAsked {
+        /// How often, with this time.
+        times: u32,
+    },
     /// Ask for the host to be wiped. Asking twice is harmless.
     RequestWipe {
         /// The image that it gets; Scaleway's default for its type if `None`.
@@ -29,12 +44,20 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether it changes a host, so is sent soon after an uncached read of it, or not at all.
+    /// Whether it changes a host or what runs there, so is sent soon after an uncached read of it,
+    /// or not at all.
     #[must_use]
     pub fn changes_host(&self) -> bool {
         match self {
-            Self::Rename { .. } | Self::RequestWipe { .. } => true,
-            Self::TakeLease { .. } | Self::FreeLease | Self::DeleteLease | Self::NoteWiped => false,
+            Self::Rename { .. }
+            | Self::Cordon { .. }
+            | Self::DeleteGuest(_)
+            | Self::RequestWipe { .. } => true,
+            Self::TakeLease { .. }
+            | Self::FreeLease
+            | Self::DeleteLease
+            | Self::NoteWiped
+            | Self::NoteAsked { .. } => false,
         }
     }
 
@@ -47,6 +70,9 @@ impl Action {
             Self::DeleteLease => "delete_lease",
             Self::NoteWiped => "note_wiped",
             Self::Rename { .. } => "rename",
+            Self::Cordon { .. } => "cordon",
+            Self::DeleteGuest(_) => "delete_guest",
+            Self::NoteAsked { .. } => "note_asked",
             Self::RequestWipe { .. } => "request_wipe",
         }
     }
@@ -55,12 +81,15 @@ impl Action {
     pub const CLEAN_UP: &'static str = "clean_up";
 
     /// Each name in metrics.
-    pub const WORDS: [&'static str; 7] = [
+    pub const WORDS: [&'static str; 10] = [
         "take_lease",
         "free_lease",
         "delete_lease",
         "note_wiped",
         "rename",
+        "cordon",
+        "delete_guest",
+        "note_asked",
         "request_wipe",
         Self::CLEAN_UP,
     ];
@@ -74,6 +103,9 @@ impl std::fmt::Display for Action {
             Self::DeleteLease => f.write_str("delete the host's Lease"),
             Self::NoteWiped => f.write_str("note the wipe in the host's Lease"),
             Self::Rename { to } => write!(f, "rename the host to {to}"),
+            Self::Cordon { .. } => f.write_str("cordon the Node"),
+            Self::DeleteGuest(_) => f.write_str("delete an idle Pod"),
+            Self::NoteAsked { .. } => f.write_str("note the request in the host's Lease"),
             Self::RequestWipe { .. } => f.write_str("request the wipe"),
         }
     }

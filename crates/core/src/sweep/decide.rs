@@ -12,7 +12,8 @@ use super::memory::age;
 use super::observed::{Job, Policy, Seen};
 use super::reason::Reason;
 use super::survey::{Task, is_wiped_by_hand};
-use crate::machine::{Host, HostRead, HostState, Image, Images, LeaseHolder, Tiers};
+use super::wipe::wipe;
+use crate::machine::{Host, HostRead, HostState, LeaseHolder, Tiers};
 
 /// How long an agent may be silent before its jobs are not waited for any more.
 const SILENT: Duration = Duration::from_mins(5);
@@ -148,51 +149,28 @@ fn release(now: Timestamp, seen: &Seen, host: &Host, policy: &Policy) -> Decisio
         HostState::Rebooting => refuse(Reason::Waiting("rebooting".to_owned())),
         HostState::Changing(state) => refuse(Reason::Waiting(state.clone())),
         HostState::Stuck(state) => refuse(Reason::CannotWipe(state.clone())),
-        // S24: one that came since its host was renamed.
-        HostState::Ready if seen.job.as_ref().is_some_and(|job| is_alive(now, job)) => {
-            refuse(Reason::Busy(seen.job.as_ref().map(|job| job.pod.clone()).unwrap_or_default()))
-        }
-        HostState::Ready => match &seen.images {
-            Images::Listed(images) => {
-                act(Action::RequestWipe { image: image(host, images) }, Reason::Finishing)
-            }
-            Images::NotRead => refuse(Reason::ImagesUnreadable("nobody asked".to_owned())),
-            Images::Failed(why) => refuse(Reason::ImagesUnreadable(why.clone())),
-        },
+        HostState::Ready => wipe(now, seen, host, policy),
     }
 }
 
-/// P32: a returned host must fit the fleet that it came from. Whose it was nobody knows any more,
-/// so it gets what it has: the same image, else the newest of its family, else the default.
-fn image(host: &Host, images: &[Image]) -> Option<String> {
-    let (name, family) = host.os.as_ref()?;
-    let same = images.iter().find(|image| image.name == *name);
-    let newest = || {
-        let family = images.iter().filter(|image| image.family == *family);
-        family.max_by_key(|image| (!image.beta, release_order(&image.version)))
-    };
-    same.or_else(newest).map(|image| image.id.clone())
+fn is_alive(now: Timestamp, job: &Job) -> bool {
+    is_heard(now, job.silent_since)
 }
 
 /// An agent that is being restarted is silent for a moment, and its VMs work on.
-fn is_alive(now: Timestamp, job: &Job) -> bool {
-    job.silent_since.is_none_or(|since| age(now, since) < SILENT)
-}
-
-/// `26.10` comes after `26.9`.
-fn release_order(version: &str) -> Vec<u64> {
-    version.split('.').map(|part| part.parse().unwrap_or(0)).collect()
+pub(super) fn is_heard(now: Timestamp, silent_since: Option<Timestamp>) -> bool {
+    silent_since.is_none_or(|since| age(now, since) < SILENT)
 }
 
 fn is_ours(seen: &Seen) -> bool {
     seen.lease.lease.holder == LeaseHolder::Us
 }
 
-fn act(action: Action, reason: Reason) -> Decision {
+pub(super) fn act(action: Action, reason: Reason) -> Decision {
     Decision { action: Some(action), reason }
 }
 
-fn refuse(reason: Reason) -> Decision {
+pub(super) fn refuse(reason: Reason) -> Decision {
     Decision { action: None, reason }
 }
 

@@ -7,6 +7,7 @@ use applecart_api::ids::ServerId;
 use jiff::Timestamp;
 
 use super::class::Class;
+use super::reason::Reason;
 
 /// What one cycle remembers of those before it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,8 +22,10 @@ pub struct Memory {
     abandoned: BTreeMap<String, Timestamp>,
     /// Leases whose hosts are missing from their zones: since when each is.
     vanished: BTreeMap<ServerId, Timestamp>,
-    /// Strays that a cycle could have begun with, and when it last was their turn.
+    /// Strays, and when it last was their turn.
     turns: BTreeMap<ServerId, Timestamp>,
+    /// Hosts that could not be read, which ended a cycle, and when each last did.
+    unread: BTreeMap<ServerId, Timestamp>,
     /// Since when each host is in its class.
     classes: BTreeMap<ServerId, (Class, Timestamp)>,
     /// How many objects there were, and when, in the last few intervals.
@@ -31,6 +34,21 @@ pub struct Memory {
 
 /// Intervals for which a number of objects is remembered: who lost many has that long to notice.
 const REMEMBERED: u32 = 8;
+
+impl Memory {
+    /// It was the host's turn, which ended for this reason. Who owns hosts is no host's fault.
+    pub fn had_turn(&mut self, server: &ServerId, reason: &Reason, now: Timestamp) {
+        if matches!(reason, Reason::OwnersUnreadable(_)) {
+            return;
+        }
+        self.turns.insert(server.clone(), now);
+        if reason.ends_cycle() {
+            self.unread.insert(server.clone(), now);
+        } else {
+            self.unread.remove(server);
+        }
+    }
+}
 
 /// What is seen in this cycle: it becomes the memory of the next one.
 pub(super) struct Sightings<'a> {
@@ -42,26 +60,34 @@ pub(super) struct Sightings<'a> {
 
 impl<'a> Sightings<'a> {
     pub(super) fn new(before: &'a Memory, now: Timestamp, interval: Duration) -> Self {
-        Self { before, now, interval, after: Memory::default() }
+        let mut after = Memory::default();
+        let recent = |at: Timestamp| age(now, at) < interval * REMEMBERED;
+        let unread = before.unread.iter().filter(|(_, at)| recent(**at));
+        after.unread.extend(unread.map(|(server, at)| (server.clone(), *at)));
+        Self { before, now, interval, after }
     }
 
     /// Whether the host was a stray under this name a full interval ago, too.
     pub(super) fn stray(&mut self, server: &ServerId, name: &str) -> bool {
         let since = known(&self.before.strays, server, name).unwrap_or(self.now);
         self.after.strays.insert(server.clone(), (name.to_owned(), since));
+        self.keep_turn(server);
         self.is_full(since)
     }
 
-    /// When it last was the host's turn.
-    pub(super) fn had_turn(&mut self, server: &ServerId) -> Option<Timestamp> {
-        let at = self.before.turns.get(server).copied();
-        self.after.turns.extend(at.map(|at| (server.clone(), at)));
-        at
+    /// When it last was the stray's turn.
+    pub(super) fn turn(&self, server: &ServerId) -> Option<Timestamp> {
+        self.before.turns.get(server).copied()
     }
 
-    /// It is the host's turn.
-    pub(super) fn takes_turn(&mut self, server: &ServerId) {
-        self.after.turns.insert(server.clone(), self.now);
+    fn keep_turn(&mut self, server: &ServerId) {
+        let at = self.turn(server).map(|at| (server.clone(), at));
+        self.after.turns.extend(at);
+    }
+
+    /// When the host last could not be read, and ended a cycle.
+    pub(super) fn unread(&self, server: &ServerId) -> Option<Timestamp> {
+        self.after.unread.get(server).copied()
     }
 
     /// Whether this holder was gone a full interval ago, too.
@@ -76,6 +102,13 @@ impl<'a> Sightings<'a> {
         let since = known(&self.before.spares, server, holder).unwrap_or(self.now);
         self.after.spares.insert(server.clone(), (holder.to_owned(), since));
         self.is_full(since)
+    }
+
+    /// Nobody could say which host the holder has, or has not.
+    pub(super) fn keep_spare(&mut self, server: &ServerId) {
+        let seen = self.before.spares.get(server).map(|seen| (server.clone(), seen.clone()));
+        self.after.spares.extend(seen);
+        self.keep_vanished(server);
     }
 
     /// Whether the object was gone a full interval ago, too.
@@ -131,10 +164,12 @@ impl<'a> Sightings<'a> {
 
     /// A host of a zone that could not be listed is neither seen nor gone.
     pub(super) fn keep_unlisted(&mut self, listed: impl Fn(&ServerId) -> bool) {
-        for (server, seen) in self.before.strays.iter().filter(|(server, _)| !listed(server)) {
+        let before = self.before;
+        for (server, seen) in before.strays.iter().filter(|(server, _)| !listed(server)) {
             self.after.strays.insert(server.clone(), seen.clone());
+            self.keep_turn(server);
         }
-        for (server, seen) in self.before.classes.iter().filter(|(server, _)| !listed(server)) {
+        for (server, seen) in before.classes.iter().filter(|(server, _)| !listed(server)) {
             self.after.classes.insert(server.clone(), *seen);
         }
     }

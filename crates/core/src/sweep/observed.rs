@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use super::class::{Class, Names, classify};
 use super::leftovers::Belongings;
-use crate::machine::{Host, HostRead, Images, Lease, LeaseHolder};
+use crate::machine::{Guest, Host, HostRead, Images, Lease, LeaseHolder, Node};
 
 /// What an operator allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,18 @@ pub struct Policy {
     pub max_share_percent: u8,
     /// Owners in a row that could not use a host, after which it is set aside; 0 never does.
     pub quarantine_after: u32,
+    /// How long a host may be asked in vain to be wiped before it is set aside.
+    pub patience: Duration,
+}
+
+impl Policy {
+    /// So often a wipe is asked for before that was in vain.
+    pub const ASKS: u32 = 6;
+
+    /// How long one ask may take to show, and idle Pods to go.
+    pub(super) fn pause(&self) -> Duration {
+        self.patience / Self::ASKS
+    }
 }
 
 /// Everything there is, at one time.
@@ -91,13 +103,33 @@ pub struct HostLease {
     pub moved: bool,
     /// It is set aside, although its name does not say so.
     pub quarantined: bool,
+    /// When it was last taken.
+    pub taken_at: Option<Timestamp>,
+    /// The wipe that the sweep asked for, if nobody has seen it run yet.
+    pub asked: Option<Asked>,
+}
+
+/// How often a wipe was asked for in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// How often.
+    pub times: u32,
+    /// When it last was.
+    pub at: Timestamp,
 }
 
 impl HostLease {
     /// The Lease of a host that nobody ever held.
     #[must_use]
     pub fn free() -> Self {
-        Self { lease: Lease::free(), zone: None, moved: false, quarantined: false }
+        Self {
+            lease: Lease::free(),
+            zone: None,
+            moved: false,
+            quarantined: false,
+            taken_at: None,
+            asked: None,
+        }
     }
 
     /// The holder, unless it is nobody or the sweep.
@@ -253,6 +285,17 @@ pub struct Job {
     pub silent_since: Option<Timestamp>,
 }
 
+/// A host's Node, and what runs there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mac {
+    /// The Node's name.
+    pub name: String,
+    /// The Node.
+    pub node: Node,
+    /// The Pods that are bound to it.
+    pub guests: Vec<Guest>,
+}
+
 /// One host, read afresh for one decision.
 #[derive(Clone, Debug)]
 pub struct Seen {
@@ -268,6 +311,10 @@ pub struct Seen {
     pub names: Names,
     /// A job on the Node of the host's name.
     pub job: Option<Job>,
+    /// The Node that says it is this host; read only when that is about to be wiped.
+    pub mac: Option<Mac>,
+    /// The turn right before this one noted that the host is asked to be wiped.
+    pub asking: bool,
     /// What the host can be wiped to; read only when it is about to be.
     pub images: Images,
 }

@@ -25,6 +25,8 @@ pub enum Reason {
     ReturnedElsewhere,
     /// An object is gone, and what it left is being removed.
     CleaningUp,
+    /// So many wipes were asked for, and none was seen to run: the host is set aside.
+    SetAside(u32),
     /// The host is busy with itself, and waited for.
     Waiting(String),
     /// The objects that own hosts could not be read.
@@ -99,6 +101,7 @@ impl Reason {
             Self::Vanished => "vanished",
             Self::ReturnedElsewhere => "returned_elsewhere",
             Self::CleaningUp => "cleaning_up",
+            Self::SetAside(_) => "set_aside",
             Self::Waiting(_) => "waiting",
             Self::OwnersUnreadable(_) => "owners_unreadable",
             Self::ZoneUnreadable(..) => "zone_unreadable",
@@ -189,6 +192,9 @@ impl fmt::Display for Reason {
                 write!(f, "it was moved to another cluster, which has returned it")
             }
             Self::CleaningUp => write!(f, "its object is gone: removing what it left"),
+            Self::SetAside(asks) => {
+                write!(f, "asked {asks} times to be wiped, and never seen to be")
+            }
             Self::Waiting(state) => write!(f, "waiting for the host, which is {state}"),
             Self::OwnersUnreadable(why) => write!(f, "cannot tell who owns hosts: {why}"),
             Self::ZoneUnreadable(zone, why) => write!(f, "cannot list zone {zone}: {why}"),

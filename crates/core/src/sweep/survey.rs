@@ -123,6 +123,8 @@ pub fn survey(now: Timestamp, all: &Inventory, policy: &Policy, memory: &Memory)
     tasks.append(&mut look.spares(&doubted));
     tasks.append(&mut look.due());
     tasks.append(&mut leftovers::vanished(all, &look.names, &doubted, &mut look.sightings));
+    // One that cannot be read ends the cycle: those behind it shall have had their turn by then.
+    tasks.sort_by_key(|task| look.sightings.unread(task.server()));
     let Look { sightings, refusals, .. } = look;
     Survey { report, tasks, clean_ups, refusals, memory: sightings.after }
 }
@@ -193,8 +195,8 @@ impl Look<'_> {
             return;
         }
         let seen_twice = self.sightings.stray(&host.id, &host.name);
-        let under_way = ours && class == Class::Releasing;
-        if under_way {
+        if ours {
+            // Its Lease was taken when its turn had come: it is under way.
             self.started.push(task);
         } else if lease.moved {
             self.refuse(host, Reason::Moved);
@@ -239,13 +241,17 @@ impl Look<'_> {
         let mut due = vec![];
         for (server, lease) in &self.all.leases {
             let (Some(holder), Some(zone)) = (lease.holder(), &lease.zone) else { continue };
-            let Some(ZoneRead::Listed(hosts)) = self.all.zones.get(zone) else { continue };
+            let Some(ZoneRead::Listed(hosts)) = self.all.zones.get(zone) else {
+                self.sightings.keep_spare(server);
+                continue;
+            };
             let host = hosts.iter().map(|listed| &listed.host).find(|host| host.id == *server);
             if lease.moved || !self.all.owners.is_spare(holder, server, host) {
                 continue;
             }
             let missing = host.is_none();
             if missing && doubted.contains_key(zone) {
+                self.sightings.keep_spare(server);
                 continue;
             }
             // Both are asked each time: what was not seen in one look begins anew.
@@ -262,7 +268,11 @@ impl Look<'_> {
     fn due(&mut self) -> Vec<Task> {
         let mut tasks = std::mem::take(&mut self.started);
         let mut begin = std::mem::take(&mut self.fresh);
-        let orphans = std::mem::take(&mut self.orphans);
+        let mut orphans = std::mem::take(&mut self.orphans);
+        // Those that had a turn and are here again cannot go, and shall not keep others from it.
+        for group in [&mut begin, &mut orphans] {
+            group.sort_by_key(|task| self.sightings.turn(task.server()));
+        }
         match self.distrust() {
             Some(reason) => {
                 let each = orphans.iter().map(|task| (Some(task.server().clone()), reason.clone()));
@@ -271,11 +281,6 @@ impl Look<'_> {
             None => begin.extend(orphans),
         }
         let most = self.policy.max_per_cycle;
-        // Those that had a turn and are here again cannot go, and shall not keep others from it.
-        begin.sort_by_key(|task| self.sightings.had_turn(task.server()));
-        for task in begin.iter().take(most) {
-            self.sightings.takes_turn(task.server());
-        }
         for left in begin.split_off(begin.len().min(most)) {
             self.refusals.push((Some(left.server().clone()), Reason::LimitReached(most)));
         }

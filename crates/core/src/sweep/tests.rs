@@ -2,6 +2,8 @@
 
 mod guards;
 mod leftovers;
+mod turns;
+mod wipe;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -62,6 +64,7 @@ fn policy() -> Policy {
         max_per_cycle: 3,
         max_share_percent: 50,
         quarantine_after: 3,
+        patience: Duration::from_mins(30),
     }
 }
 
@@ -372,22 +375,6 @@ fn a_cycle_begins_only_so_many_and_what_is_under_way_comes_first() {
 }
 
 #[test]
-fn those_that_cannot_go_keep_no_others_from_their_turn() {
-    let hosts = (1..=5).map(|n| host(n, &format!("fleet-{n}"))).collect();
-    let owners = (10..20).map(|n| owner(&format!("fleet-{n}"), None)).collect();
-    let all = inventory(hosts, owners);
-    // A job runs on each, say: nothing about them changes.
-    let mut look = second_look(&all, &policy());
-    let mut turns = vec![];
-    for minutes in [30, 45, 60] {
-        turns.push(servers(&look.tasks));
-        look = survey(at(minutes), &all, &policy(), &look.memory);
-    }
-    let expected = [[id(1), id(2), id(3)], [id(4), id(5), id(1)], [id(2), id(3), id(1)]];
-    assert_eq!(turns, expected);
-}
-
-#[test]
 fn hosts_that_were_wiped_are_renamed_however_many_there_are() {
     // V2: a fleet went while Scaleway renamed nothing.
     let hosts = (1..=10).map(|n| host(n, &of_sweep(n))).collect();
@@ -624,6 +611,8 @@ fn seen(host: Host, lease: HostLease, owners: Vec<Owner>) -> Seen {
         lease,
         owners,
         job: None,
+        mac: None,
+        asking: false,
         images: Images::Listed(vec![]),
     }
 }
@@ -652,7 +641,7 @@ fn an_orphan_goes_back_step_by_step_and_gets_a_pool_name_only_after_its_wipe() {
     for (host, lease, expected) in [
         (host(1, "fleet-x"), HostLease::free(), Some(Action::TakeLease { used: true })),
         (host(1, "fleet-x"), ours(), rename(&marked)),
-        (host(1, &marked), ours(), Some(Action::RequestWipe { image: None })),
+        (host(1, &marked), ours(), Some(Action::NoteAsked { times: 1 })),
         (reinstalling(&marked), ours(), Some(Action::NoteWiped)),
         (reinstalling(&marked), wiped.clone(), rename(&format!("pool-{}", id(1)))),
         (reinstalling("pool-1"), wiped.clone(), Some(Action::FreeLease)),
@@ -716,7 +705,7 @@ fn a_host_whose_wipe_its_last_owner_saw_is_not_wiped_again() {
 fn every_state_of_a_marked_host_is_waited_out_wiped_or_told() {
     let marked = of_sweep(1);
     for (state, action, word) in [
-        (HostState::Ready, Some(Action::RequestWipe { image: None }), "finishing"),
+        (HostState::Ready, Some(Action::NoteAsked { times: 1 }), "finishing"),
         (HostState::Reinstalling, Some(Action::NoteWiped), "finishing"),
         (HostState::Changing("rebooting".into()), None, "waiting"), // LH22
         (HostState::Stuck("locked".into()), None, "cannot_wipe"),
@@ -750,7 +739,7 @@ fn a_returned_host_keeps_its_image_or_gets_the_newest_of_its_family() {
         (vec![other], None),
     ] {
         let images = Images::Listed(offered);
-        let seen = Seen { images, ..seen(host(1, &of_sweep(1)), ours(), vec![]) };
+        let seen = Seen { images, asking: true, ..seen(host(1, &of_sweep(1)), ours(), vec![]) };
         let image = expected.map(str::to_owned);
         assert_eq!(decided(&seen).action, Some(Action::RequestWipe { image }));
     }

@@ -74,18 +74,19 @@ async fn bound(sweep: &Sweep) -> Result<Vec<String>, ReadError> {
 }
 
 impl Sweep {
-    /// Removes what an object left, one thing a turn.
-    pub(super) async fn clean_up(&self, task: &CleanUp) {
+    /// Removes what an object left, one thing a turn; or says why nobody can tell whose it is.
+    pub(super) async fn clean_up(&self, task: &CleanUp) -> Result<(), Reason> {
         for _ in 0..TURNS_PER_OBJECT {
             let span = self.effects.turn(CONTROLLER, &task.machine);
-            if !Box::pin(self.clean_up_turn(task)).instrument(span).await {
-                return;
+            if !Box::pin(self.clean_up_turn(task)).instrument(span).await? {
+                break;
             }
         }
+        Ok(())
     }
 
     /// Whether another turn may follow at once.
-    async fn clean_up_turn(&self, task: &CleanUp) -> bool {
+    async fn clean_up_turn(&self, task: &CleanUp) -> Result<bool, Reason> {
         let left =
             Left { client: &self.client, namespace: &self.namespace, machine: &task.machine };
         // Objects come last, as everywhere.
@@ -97,10 +98,10 @@ impl Sweep {
             Ok(read) => read,
             Err(reason) => {
                 self.refuse(None, &reason);
-                return false;
+                return Err(reason);
             }
         };
-        let Some(action) = clean_up(task, &found, &owners) else { return false };
+        let Some(action) = clean_up(task, &found, &owners) else { return Ok(false) };
         let effect = Effect {
             controller: CONTROLLER,
             object: &task.machine,
@@ -109,7 +110,7 @@ impl Sweep {
             reason: &Reason::CleaningUp,
         };
         let outcome = self.effects.perform(&effect, left.remove(&action)).await;
-        outcome == Some(Outcome::Done)
+        Ok(outcome == Some(Outcome::Done))
     }
 
     async fn leftovers(&self, left: &Left<'_>) -> Result<Leftovers, ReadError> {

@@ -7,7 +7,8 @@ use applecart_api::keys::{label, lease as key};
 use applecart_api::machine::ScalewayAppleSiliconMachine;
 use applecart_core::machine::{HostRead, HostState, Images};
 use applecart_core::sweep::{
-    Class, HostLease, Inventory, Job, Listed, Names, Owner, Owners, Reason, Seen, Task, ZoneRead,
+    Asked, Class, HostLease, Inventory, Job, Listed, Mac, Names, Owner, Owners, Reason, Seen, Task,
+    ZoneRead,
 };
 use applecart_scaleway::{ErrorKind, Server};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -29,13 +30,15 @@ pub struct Turn {
 
 /// Reads everything. Objects come last: whoever held a host or a Lease by then existed before.
 pub async fn inventory(sweep: &Sweep) -> Result<Inventory, Reason> {
-    let mut zones: BTreeSet<Zone> = sweep.settings.zones.iter().cloned().collect();
-    zones.extend(objects(sweep).await?.iter().filter_map(|object| object.spec.zone().ok()));
     let every = ListParams::default().labels(key::HOST);
     let stored = calls::read("the hosts' Leases", all_leases(sweep).list(&every)).await;
     let stored = stored.map_err(|error| unreadable(&error))?;
     let by_server = |lease: &Lease| Some((leases::server(lease)?, host_lease(lease)?));
-    let leases = stored.items.iter().filter_map(by_server).collect();
+    let leases: BTreeMap<_, _> = stored.items.iter().filter_map(by_server).collect();
+    let mut zones: BTreeSet<Zone> = sweep.settings.zones.iter().cloned().collect();
+    // The host of the last object that was there stands in its zone all the same.
+    zones.extend(leases.values().filter_map(|lease| lease.zone.clone()));
+    zones.extend(objects(sweep).await?.iter().filter_map(|object| object.spec.zone().ok()));
     let mut read = BTreeMap::new();
     for zone in zones {
         let hosts = match sweep.scaleway.list_servers(&zone).await {
@@ -49,8 +52,9 @@ pub async fn inventory(sweep: &Sweep) -> Result<Inventory, Reason> {
     Ok(Inventory { cluster: sweep.cluster.clone(), zones: read, leases, belongings, owners })
 }
 
-/// Reads one host, its Lease and, last, who may own it.
-pub async fn host(sweep: &Sweep, task: &Task) -> Result<Turn, Reason> {
+/// Reads one host, its Lease and, last, who may own it. `asking`: the last turn noted that it is
+/// asked to be wiped.
+pub async fn host(sweep: &Sweep, task: &Task, asking: bool) -> Result<Turn, Reason> {
     let server = task.server().clone();
     let (all, name) = (all_leases(sweep), key::name(&server));
     let stored = calls::read("the host's Lease", all.get_opt(&name)).await;
@@ -72,18 +76,18 @@ pub async fn host(sweep: &Sweep, task: &Task) -> Result<Turn, Reason> {
     let owners = owners(sweep).await?;
     let names = Names::new(&sweep.cluster, &sweep.settings.policy, &owners, [&lease]);
     let images = Images::NotRead;
-    let mut seen = Seen { server, host, lease, owners, names, job: None, images };
+    let (job, mac) = (None, None);
+    let mut seen = Seen { server, host, lease, owners, names, job, mac, asking, images };
     if let (HostRead::Seen(host), Some(zone)) = (seen.host.clone(), &zone) {
         match seen.class(&host) {
             Class::Orphan => {
-                let job = job(sweep, &host.name).await;
+                let job = self::job(sweep, &host.name).await;
                 seen.job = job.map_err(|error| unreadable(&error))?;
             }
             Class::Releasing if host.state == HostState::Ready => {
                 seen.images = provider::images_of(&sweep.scaleway, zone, &host.server_type).await;
-                // It may have come since the host was renamed.
-                let job = job_on(sweep, &host.id).await;
-                seen.job = job.map_err(|error| unreadable(&error))?;
+                let mac = self::mac(sweep, &host.id).await;
+                seen.mac = mac.map_err(|error| unreadable(&error))?;
             }
             Class::Pool
             | Class::Claiming
@@ -115,7 +119,16 @@ fn host_lease(stored: &Lease) -> Option<HostLease> {
         zone: leases::zone(stored),
         moved: says(key::MOVED),
         quarantined: says(key::QUARANTINED),
+        taken_at: stored.spec.as_ref().and_then(|spec| Some(spec.acquire_time.as_ref()?.0)),
+        asked: asked(stored),
     })
+}
+
+fn asked(stored: &Lease) -> Option<Asked> {
+    let annotation = |key: &str| stored.annotations().get(key);
+    let at = annotation(key::WIPE_ASKED_AT)?.parse().ok()?;
+    let times = annotation(key::WIPE_ASKS).and_then(|text| text.parse().ok());
+    Some(Asked { times: times.unwrap_or_default(), at })
 }
 
 /// All objects of all namespaces, whichever of them this provider looks after.
@@ -172,20 +185,21 @@ async fn read_missing(sweep: &Sweep, zone: &Zone, server: &ServerId) -> HostRead
     }
 }
 
-/// A job that runs on the Node of this host, whatever that is called.
-async fn job_on(sweep: &Sweep, server: &ServerId) -> Result<Option<Job>, ReadError> {
+/// The Node of this host, whatever that is called, and what runs there.
+async fn mac(sweep: &Sweep, server: &ServerId) -> Result<Option<Mac>, ReadError> {
     let nodes: Api<Node> = Api::all(sweep.client.clone());
     let macs = format!("{}={}", label::RUNTIME, label::RUNTIME_TART);
     let every = ListParams::default().labels(&macs);
     let nodes = calls::read("the Macs' Nodes", nodes.list(&every)).await?;
-    let of_host = |node: &Node| {
+    let of_host = |node: &&Node| {
         let id = node.spec.as_ref().and_then(|spec| spec.provider_id.as_deref());
         id.and_then(|id| id.parse::<ProviderId>().ok()).is_some_and(|id| id.server == *server)
     };
-    match nodes.iter().find(|node| of_host(node)) {
-        Some(node) => job(sweep, &node.name_any()).await,
-        None => Ok(None),
-    }
+    let Some(name) = nodes.iter().find(of_host).map(ResourceExt::name_any) else { return Ok(None) };
+    // The Node before its Pods: once it is cordoned, none comes that they lack.
+    let Some(node) = provider::node(&sweep.client, &name).await? else { return Ok(None) };
+    let guests = provider::guests(&sweep.client, &name).await?;
+    Ok(Some(Mac { name, node, guests }))
 }
 
 /// A job that runs on the Node of this name.

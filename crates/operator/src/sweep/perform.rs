@@ -3,7 +3,10 @@
 use applecart_api::ids::{ServerId, Zone};
 use applecart_api::keys::lease as key;
 use applecart_core::Outcome;
+use applecart_core::machine::Guest;
 use applecart_core::sweep::Action;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 
@@ -32,9 +35,18 @@ pub async fn perform(sweep: &Sweep, turn: &Turn, action: &Action) -> Outcome {
         }
         (Action::NoteWiped, _) => {
             let now = sweep.clock.now().to_string();
-            let facts = json!({key::WIPED_AT: now, key::UNWIPED: "false"});
+            let mut facts = unasked();
+            facts[key::WIPED_AT] = json!(now);
+            facts[key::UNWIPED] = json!("false");
             patch_lease(sweep, turn, server, json!({"metadata": {"annotations": facts}})).await
         }
+        (Action::NoteAsked { times }, _) => {
+            let now = sweep.clock.now().to_string();
+            let facts = json!({key::WIPE_ASKED_AT: now, key::WIPE_ASKS: times.to_string()});
+            patch_lease(sweep, turn, server, json!({"metadata": {"annotations": facts}})).await
+        }
+        (Action::Cordon { node, uid }, _) => cordon(sweep, node, uid).await,
+        (Action::DeleteGuest(guest), _) => delete_guest(sweep, guest).await,
         (Action::Rename { to }, Some(zone)) => {
             outcome_of(sweep.scaleway.rename(zone, server, to).await)
         }
@@ -69,6 +81,7 @@ async fn take_lease(
     }
     let api = all_leases(sweep);
     if version.is_some() {
+        leases::note(&mut lease, unasked());
         let patch = Patch::Merge(&lease);
         return calls::write(api.patch(&key::name(server), &PatchParams::default(), &patch)).await;
     }
@@ -76,6 +89,26 @@ async fn take_lease(
         Ok(lease) => calls::write(api.create(&PostParams::default(), &lease)).await,
         Err(error) => Outcome::Failed(error.to_string()),
     }
+}
+
+/// No wipe is waited for.
+fn unasked() -> Value {
+    json!({key::WIPE_ASKED_AT: null, key::WIPE_ASKS: null})
+}
+
+async fn cordon(sweep: &Sweep, node: &str, uid: &str) -> Outcome {
+    let nodes: Api<Node> = Api::all(sweep.client.clone());
+    let change = json!({"metadata": {"uid": uid}, "spec": {"unschedulable": true}});
+    let (how, patch) = (PatchParams::default(), Patch::Merge(&change));
+    calls::write(nodes.patch(node, &how, &patch)).await
+}
+
+/// Whoever claims it for a job changes it, and then it stays.
+async fn delete_guest(sweep: &Sweep, guest: &Guest) -> Outcome {
+    let pods: Api<Pod> = Api::namespaced(sweep.client.clone(), &guest.namespace);
+    let (uid, resource_version) = (Some(guest.uid.clone()), Some(guest.version.clone()));
+    let how = DeleteParams::default().preconditions(Preconditions { uid, resource_version });
+    calls::delete(pods.delete(&guest.name, &how)).await
 }
 
 /// Patches the Lease at the version that was read, so only while nothing of it changed.

@@ -69,6 +69,7 @@ fn sweep_settings(install: &Install) -> sweep::Settings {
             max_per_cycle: 3,
             max_share_percent: 50,
             quarantine_after: machine::Limits::default().tiers.quarantine_after,
+            patience: machine::Limits::default().patience,
         },
         look: Duration::from_mins(1),
     }

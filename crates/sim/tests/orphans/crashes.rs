@@ -44,8 +44,9 @@ async fn a_return_ends_well_whatever_happens_to_each_of_its_effects() {
     let (steps, calm) = play(vec![]).await;
     assert_eq!(calm, Ok(()), "{}", table(&steps));
     let effects: Vec<&Step> = steps.iter().filter(|step| step.class == Class::Effect).collect();
-    // Free the Lease, take it, mark, wipe, note, rename into the pool, free.
-    assert_eq!(effects.len(), 7, "{}", table(effects));
+    // Free the Lease, take it, mark, note that a wipe is asked for, wipe, note that it runs, rename
+    // into the pool, free.
+    assert_eq!(effects.len(), 8, "{}", table(effects));
     let mut plans = 0;
     for effect in effects {
         for fault in effect.possible() {

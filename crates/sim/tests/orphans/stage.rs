@@ -139,7 +139,8 @@ impl Stage {
         Self { api, scaleway, claim_prefix, observe_only, metrics, clock, gate, faults }
     }
 
-    fn admin(&self) -> Client {
+    /// A person, who may do anything.
+    pub fn admin(&self) -> Client {
         self.api.client(Identity::admin())
     }
 
@@ -203,6 +204,7 @@ impl Stage {
                     max_per_cycle: 3,
                     max_share_percent: 50,
                     quarantine_after: 3,
+                    patience: Limits::default().patience,
                 },
                 look: Duration::from_mins(1),
             },
@@ -398,6 +400,11 @@ impl Stage {
         };
         let requests = self.api.requests();
         changes + requests.iter().filter(lease).map(|(_, count)| count).sum::<u64>()
+    }
+
+    /// How often this was asked of Scaleway.
+    pub fn calls(&self, operation: Operation) -> u64 {
+        self.scaleway.calls().get(operation.label()).copied().unwrap_or_default()
     }
 
     /// What a metric says, in whole numbers; panics if there is no such series.

@@ -1,6 +1,7 @@
 //! G6: every state of a host, and what must hold before each effect.
 
 use super::*;
+use crate::machine::Guest;
 
 /// What an operator allows: all of it, no return of orphans, no pool.
 fn policies() -> [Policy; 3] {
@@ -12,6 +13,49 @@ fn policies() -> [Policy; 3] {
 fn jobs() -> [Option<Job>; 3] {
     let job = |silent_since| Some(Job { pod: "runners/job".into(), silent_since });
     [None, job(None), job(Some(at(-6)))]
+}
+
+/// What there is besides a host, its Lease and its owners.
+#[derive(Clone, Default)]
+struct Beside {
+    job: Option<Job>,
+    mac: Option<Mac>,
+    asked: Option<Asked>,
+    asking: bool,
+}
+
+/// A job on whatever is not about to be wiped; on what is, every Node, and every ask so far.
+fn every_beside(read: &HostRead) -> Vec<Beside> {
+    let is_ours = |name: &str| [releasing(CLUSTER), of_sweep(1)].contains(&name.to_owned());
+    let HostRead::Seen(host) = read else { return vec![Beside::default()] };
+    if !(is_ours(&host.name) && host.state == HostState::Ready) {
+        return jobs().map(|job| Beside { job, ..Beside::default() }).into();
+    }
+    let asked = |times, minute| Some(Asked { times, at: at(minute) });
+    let of = |mac: Option<Mac>, (asked, asking)| Beside { job: None, mac, asked, asking };
+    let asks = [(asked(1, 0), false), (asked(5, -5), false), (asked(6, -5), false)];
+    let asking = (asked(6, 0), true);
+    let each = |mac: Option<Mac>| [of(mac.clone(), (None, false)), of(mac, asking)];
+    let macs = every_mac().into_iter().flat_map(each);
+    macs.chain(asks.map(|asked| of(None, asked))).collect()
+}
+
+/// No Node, and each that there may be.
+fn every_mac() -> Vec<Option<Mac>> {
+    let of = |(cordoned, silent_since, guests): (bool, Option<Timestamp>, Vec<Guest>)| {
+        Some(Mac { node: wipe::node(cordoned, silent_since), ..wipe::mac(guests) })
+    };
+    let (idle, busy) = (wipe::guest(false, false), wipe::guest(true, false));
+    let leaving = wipe::guest(false, true);
+    let nodes = [
+        (false, None, vec![]),
+        (false, None, vec![idle.clone()]),
+        (true, None, vec![]),
+        (true, None, vec![leaving, idle]),
+        (true, None, vec![busy.clone()]),
+        (true, Some(at(-6)), vec![busy]),
+    ];
+    [None].into_iter().chain(nodes.map(of)).collect()
 }
 
 /// What a host may be installed with. Nobody looks before it can be.
@@ -104,6 +148,14 @@ fn is_spare(seen: &Seen, host: Option<&Host>) -> bool {
     held && has_other && !unread && !host.is_some_and(|host| names.contains(&host.name))
 }
 
+/// LH24: nothing can begin to run on it, and no job does, as far as anybody can tell.
+fn is_empty(seen: &Seen) -> bool {
+    let Some(Mac { node, guests, .. }) = &seen.mac else { return true };
+    let idle = |guest: &Guest| guest.runner && !guest.busy && !guest.deleting;
+    let works = guests.iter().any(|guest| guest.busy || idle(guest));
+    node.silent_since.is_some() || (node.cordoned && !works)
+}
+
 /// S4, LH1, LH16: what must hold before an effect of the sweep.
 fn guard(task: &Task, seen: &Seen, policy: &Policy, action: &Action) {
     let lease = &seen.lease;
@@ -143,6 +195,16 @@ fn guard(task: &Task, seen: &Seen, policy: &Policy, action: &Action) {
             let waits = lease.lease.unwiped && !held_by_other && !owned;
             assert!((ours || waits) && wiping, "LH22: {}", what());
         }
+        Action::Cordon { .. } | Action::DeleteGuest(_) | Action::NoteAsked { .. } => {
+            let ready = host.is_some_and(|host| {
+                host.state == HostState::Ready && seen.class(host) == Class::Releasing
+            });
+            assert!(ours && !owned && ready, "S4: {}", what());
+            let goes = |guest: &Guest| !guest.busy && !guest.deleting;
+            assert!(!matches!(action, Action::DeleteGuest(guest) if !goes(guest)), "{}", what());
+            let asks = matches!(action, Action::NoteAsked { .. });
+            assert!(!asks || is_empty(seen), "LH24: {}", what());
+        }
         Action::Rename { .. } | Action::RequestWipe { .. } => {
             let host = host.expect("a host that is changed was seen");
             assert!(ours && !owned && !host.retiring && !lease.quarantined, "S4: {}", what());
@@ -152,6 +214,8 @@ fn guard(task: &Task, seen: &Seen, policy: &Policy, action: &Action) {
             assert!(begun || !lease.moved, "{}", what());
             let work_on = matches!(action, Action::Rename { .. }) && begun;
             assert!(work_on || !alive, "S24: {}", what());
+            let asks = matches!(action, Action::RequestWipe { .. });
+            assert!(!asks || (seen.asking && is_empty(seen)), "S24: {}", what());
             let orphan = seen.class(host) == Class::Orphan;
             let named = policy.claim_prefix.is_some() && host.name != "someones";
             assert!(!orphan || named, "V3: {}", what());
@@ -164,7 +228,9 @@ fn guard(task: &Task, seen: &Seen, policy: &Policy, action: &Action) {
                     assert!(begun && wiped && lease.lease.owners_failed < 3, "LH1: {}", what());
                 }
                 Action::Rename { to } if to.starts_with("tuist-quarantine-") => {
-                    assert!(begun && wiped && lease.lease.owners_failed >= 3, "{}", what());
+                    let in_vain = lease.asked.is_some_and(|asked| asked.times >= 6);
+                    let failed = wiped && lease.lease.owners_failed >= 3;
+                    assert!(begun && (failed || (!wiped && in_vain)), "{}", what());
                 }
                 Action::Rename { .. } => assert!(!begun, "{}", what()),
                 Action::RequestWipe { image } => {
@@ -196,6 +262,7 @@ fn in_every_state_that_allows_it_the_guard_of_a_destructive_effect_holds() {
         Task::Host { zone: zone(), server: id(1) },
         Task::FreeLease(id(1)),
         Task::SpareLease { zone: zone(), server: id(1), missing: false },
+        Task::SpareLease { zone: zone(), server: id(1), missing: true },
         Task::DropLease { zone: zone(), server: id(1) },
     ];
     let mut reached = BTreeSet::new();
@@ -203,22 +270,27 @@ fn in_every_state_that_allows_it_the_guard_of_a_destructive_effect_holds() {
     for (read, images) in
         every_read().iter().flat_map(|r| every_image(r).into_iter().map(move |i| (r, i)))
     {
+        let beside = every_beside(read);
         for (lease, owners) in leases.iter().flat_map(|l| owners.iter().map(move |o| (l, o))) {
-            for (policy, job) in policies().iter().flat_map(|p| jobs().map(|job| (p.clone(), job)))
+            for (policy, beside) in
+                policies().iter().flat_map(|p| beside.iter().map(move |b| (p, b)))
             {
                 let owners = Owners::new(owners.clone());
+                let Beside { job, mac, asked, asking } = beside.clone();
                 let seen = Seen {
                     server: id(1),
-                    names: Names::new(&CLUSTER.parse().unwrap(), &policy, &owners, [lease]),
+                    names: Names::new(&CLUSTER.parse().unwrap(), policy, &owners, [lease]),
                     host: read.clone(),
-                    lease: lease.clone(),
+                    lease: HostLease { asked, ..lease.clone() },
                     owners,
                     job,
+                    mac,
+                    asking,
                     images: images.clone(),
                 };
                 for task in &tasks {
-                    let Some(action) = decide(at(0), task, &seen, &policy).action else { continue };
-                    guard(task, &seen, &policy, &action);
+                    let Some(action) = decide(at(0), task, &seen, policy).action else { continue };
+                    guard(task, &seen, policy, &action);
                     reached.insert((kind(task), action.word()));
                 }
             }
