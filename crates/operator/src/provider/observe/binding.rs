@@ -270,10 +270,10 @@ pub async fn read_host(context: &Context, turn: &mut Turn, server: ServerId, lea
 }
 
 /// A deleted host answers 403, and so does a key without rights: gone means also absent from two
-/// complete lists, taken at different times; lists that show nothing at all are far apart (S10).
+/// complete lists, taken at different times; lists that show none of ours are far apart (S10).
 async fn absent(context: &Context, zone: &Zone, server: &ServerId, said: String) -> HostRead {
     let limits = &context.settings.limits;
-    let apart = Apart { usual: limits.look, empty: limits.patience };
+    let apart = Apart { usual: limits.look, strange: limits.patience };
     match list(context, zone, Age::Fresh).await {
         Err(Unlisted { why, .. }) => HostRead::Failed(why),
         Ok(snapshot) => match context.zones.look_for(server, &snapshot, apart).await {
