@@ -156,6 +156,10 @@ pub(super) fn advance(
         lease.releasing_at.is_some() && matches!(class, NameClass::Pool | NameClass::Quarantined);
     match &lease.holder {
         LeaseHolder::Other(holder) => wait(Reason::HeldByOther(holder.clone()), limits.keep),
+        // It was given up under this name, and is a person's to look after.
+        LeaseHolder::Nobody if swapped && lease.quarantined => {
+            wait(Reason::NotOurs(host.name.clone()), limits.keep)
+        }
         LeaseHolder::Nobody if named || marked || swapped => match seen.stranger(host, lease) {
             Some(whose) => wait(Reason::NameTaken(whose), limits.keep),
             None => take(server, lease, true),

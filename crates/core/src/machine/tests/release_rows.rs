@@ -14,6 +14,7 @@ pub fn all() -> Vec<Row> {
         unwipeable_rows(),
         overdue_rows(),
         terminate_rows(),
+        doomed_rows(),
         ordered_rows(),
         gone_rows(),
     ]
@@ -648,6 +649,49 @@ fn terminate_rows() -> Vec<Row> {
             refused(Action::DELETE[0], 1, 40, doomed(asked(40))),
             Some(Action::DeleteServer(server())),
             Reason::Terminating,
+        ),
+    ]
+}
+
+/// Hosts that are deleted later, and take no other name until then.
+fn doomed_rows() -> Vec<Row> {
+    let asked = |minutes| Lease { delete_requested_at: Some(minutes_ago(minutes)), ..ours() };
+    let scheduled = |lease| {
+        let doomed = with(deleting(bound(NAME, lease)), |s| s.object.terminate = true);
+        with_host(doomed, |h| (h.retiring, h.state) = (true, HostState::Stuck("locked".into())))
+    };
+    let aside = |lease| Lease { quarantined: true, ..lease };
+    let given_up = Lease { holder: LeaseHolder::Nobody, ..aside(asked(31)) };
+    vec![
+        (
+            "scheduled, and its name refused for a while",
+            after(Action::RENAME, scheduled(asked(29))),
+            Some(rename(NAME, &NameClass::releasing(&fresh().marker()))),
+            Reason::DeletionScheduled,
+        ),
+        (
+            "scheduled, and its name refused for half an hour: nobody waits until it goes (P15)",
+            after(Action::RENAME, scheduled(asked(30))),
+            Some(Action::NoteQuarantined(server())),
+            Reason::DeletionScheduled,
+        ),
+        (
+            "scheduled, set aside by its Lease, and something is left of it",
+            with(scheduled(aside(asked(31))), |s| s.identity = whole_identity()),
+            Some(Action::DeleteIdentity { part: Identity::Token, exactly: exactly() }),
+            Reason::CleaningUp,
+        ),
+        (
+            "scheduled, and set aside by its Lease",
+            scheduled(aside(asked(31))),
+            Some(Action::ClearLease(server())),
+            Reason::Releasing,
+        ),
+        (
+            "scheduled, set aside by its Lease, given up",
+            scheduled(given_up),
+            Some(Action::RemoveFinalizer),
+            Reason::DeletionScheduled,
         ),
     ]
 }

@@ -8,7 +8,7 @@ use applecart_api::ids::{ServerId, Zone};
 use applecart_api::keys::lease as key;
 use applecart_api::name_class::NameClass;
 use applecart_core::machine::{
-    Bound, Candidate, Candidates, Host, HostRead, HostState, Lease, LeaseHolder, Observed,
+    Bound, Candidate, Candidates, Host, HostRead, HostState, Lease, LeaseHolder, Observed, Release,
 };
 use applecart_scaleway::{ErrorKind, Server, ServerStatus};
 use futures::TryFutureExt;
@@ -170,13 +170,20 @@ async fn lease_of(
     Ok(lease.map(|lease| leases::read(&lease, Some(&turn.seen.object.uid))))
 }
 
-/// Hosts that carry our name or our marker, whatever became of their Lease.
+/// Hosts that carry our name or our marker, whatever became of their Lease; but for one that a
+/// living object gave up, and that was set aside because it takes no other name.
 fn named_ours<'a>(seen: &Observed, candidates: &'a [Arc<Candidate>]) -> Vec<&'a Candidate> {
     let marker = seen.marker();
     let names =
         [seen.object.name.clone(), NameClass::claiming(&marker), NameClass::releasing(&marker)];
+    let living = seen.object.deleting_since.is_none();
+    let given_up = |candidate: &Candidate| {
+        let Candidate { host, lease } = candidate;
+        living && lease.quarantined && seen.release_of(host) == Release::Marked
+    };
     let candidates = candidates.iter().map(|candidate| &**candidate);
-    candidates.filter(|candidate| names.contains(&candidate.host.name)).collect()
+    let named = candidates.filter(|candidate| names.contains(&candidate.host.name));
+    named.filter(|candidate| !given_up(candidate)).collect()
 }
 
 async fn list(context: &Context, zone: &Zone, age: Age) -> Result<Snapshot, Unlisted> {

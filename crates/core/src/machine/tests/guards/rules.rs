@@ -316,7 +316,10 @@ fn may_order(case: &Case<'_>, action: &Action) -> bool {
 
 fn may_lease(case: &Case<'_>, action: &Action) -> bool {
     let (seen, object) = (case.seen, &case.seen.object);
-    let refused = seen.trouble.as_ref().is_some_and(|t| t.tried == Action::RENAME);
+    let rename = |tried: &str| tried == Action::RENAME;
+    let refused = seen.trouble.as_ref().is_some_and(|trouble| {
+        rename(trouble.tried) || trouble.streaks.iter().any(|streak| rename(streak.tried))
+    });
     let state = case.host.map(|host| &host.state);
     match action {
         Action::TakeLease { used, .. } => {
