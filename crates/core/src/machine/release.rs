@@ -135,6 +135,11 @@ fn unheld(seen: &Observed, host: &Host, lease: &Lease) -> Decision {
         return skip(seen, Reason::ReleaseSkipped(whose));
     }
     match seen.release_of(host) {
+        Release::InPool
+            if seen.is_half_released(host, lease) && host.state != HostState::Reinstalling =>
+        {
+            take(host, lease)
+        }
         Release::InPool => finish(seen, Reason::Released),
         Release::Quarantined => finish(seen, Reason::Quarantined("see its Lease".into())),
         Release::NotOurs => skip(seen, not_ours(host)),
@@ -151,12 +156,14 @@ fn unheld(seen: &Observed, host: &Host, lease: &Lease) -> Decision {
         Release::NotBegun | Release::Marked if has_no_way(seen) => {
             skip(seen, Reason::ReleaseSkipped(NO_POOL.into()))
         }
-        Release::NotBegun | Release::Marked => {
-            let version = lease.version.clone();
-            let action = Action::TakeLease { server: host.id.clone(), version, used: true };
-            act(action, Reason::Releasing)
-        }
+        Release::NotBegun | Release::Marked => take(host, lease),
     }
+}
+
+/// What was somebody's counts as unwiped from the first note on.
+fn take(host: &Host, lease: &Lease) -> Decision {
+    let (server, version) = (host.id.clone(), lease.version.clone());
+    act(Action::TakeLease { server, version, used: true }, Reason::Releasing)
 }
 
 fn held(now: Timestamp, seen: &Observed, host: &Host, lease: &Lease, limits: &Limits) -> Decision {

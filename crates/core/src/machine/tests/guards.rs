@@ -500,6 +500,30 @@ fn every_state_at_the_end_of_a_release_guards_what_goes_with_it() {
     assert_guarded(&dimensions, &effects);
 }
 
+#[test]
+fn every_state_of_a_release_that_another_system_left_half_done_guards_who_gets_the_host() {
+    // G6, LH1
+    let dimensions = [
+        BARE,
+        (3, HOLDER.1),
+        NAMES,
+        STATE,
+        (2, |seen, way| the_lease(seen).version = [None, Some("7".into())][way].clone()),
+        (2, MARKED.1),
+        WIPED,
+        PROVIDER_ID,
+        IS_BOUND,
+        ORDERED,
+        (2, |seen, way| {
+            let id = [Some(SERVER.to_owned()), None];
+            seen.object.status.server_id.clone_from(&id[way]);
+        }),
+        (2, |seen, way| seen.object.deleting_since = [None, Some(minutes_ago(1))][way]),
+    ];
+    let effects = [&["TakeLease", "ClearLease", "SetProviderId", "RemoveFinalizer", "Rename"][..]];
+    assert_guarded(&dimensions, &effects);
+}
+
 /// What is known of a host that nobody saw: where its Lease is, and what the read of it said.
 const UNSEEN: Dimension = (11, |seen, way| {
     let server: applecart_api::ids::ServerId = SERVER.parse().unwrap();

@@ -328,7 +328,32 @@ fn wiped_rows() -> Vec<Row> {
             Some(Action::RemoveFinalizer),
             Reason::Released,
         ),
+        (
+            "in the pool, its own, and no Lease keeps it from being adopted: maybe unwiped (LH1)",
+            named(deleting(bound(&in_pool, Lease::free()))),
+            Some(Action::TakeLease { server: server(), version: None, used: true }),
+            Reason::Releasing,
+        ),
+        (
+            "the same, and it is being wiped",
+            with_host(named(deleting(bound(&in_pool, Lease::free()))), |h| {
+                h.state = HostState::Reinstalling;
+            }),
+            Some(Action::RemoveFinalizer),
+            Reason::Released,
+        ),
+        (
+            "in the pool, its own, and its Lease given up",
+            named(deleting(bound(&in_pool, Lease { holder: LeaseHolder::Nobody, ..ours() }))),
+            Some(Action::RemoveFinalizer),
+            Reason::Released,
+        ),
     ]
+}
+
+/// The status still tells the host.
+fn named(seen: Observed) -> Observed {
+    with(seen, |seen| seen.object.status.server_id = Some(SERVER.into()))
 }
 
 /// Hosts that cannot be wiped, or renamed.

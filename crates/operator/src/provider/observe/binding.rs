@@ -13,8 +13,8 @@ use applecart_core::machine::{
 use applecart_scaleway::{ErrorKind, Server, ServerStatus};
 use futures::TryFutureExt;
 use k8s_openapi::api::coordination::v1::Lease as StoredLease;
-use kube::Api;
 use kube::api::ListParams;
+use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 
 use super::{Turn, chain, names};
@@ -194,11 +194,34 @@ async fn list(context: &Context, zone: &Zone, age: Age) -> Result<Snapshot, Unli
     let whole = async {
         let servers = context.scaleway.list_servers(zone).await.map_err(failed)?;
         let leases = every_lease(context).await;
-        let leases = leases.map_err(|e| Unlisted { why: chain(&e), no_zone: false })?;
+        let mut leases = leases.map_err(|e| Unlisted { why: chain(&e), no_zone: false })?;
         let hosts: Vec<Host> = servers.iter().map(host).collect();
+        for (server, owner) in half_released(context, &hosts) {
+            let holder = LeaseHolder::Other(owner);
+            leases.entry(server).or_insert_with(|| Lease { holder, ..Lease::free() });
+        }
         Ok::<_, Unlisted>(Snapshot::new(hosts, leases))
     };
     context.zones.get(zone, age, whole).await
+}
+
+/// LH1: hosts that objects still name, although these bear other names by now, and who. Until their
+/// Leases say so, none of them is free.
+fn half_released(context: &Context, hosts: &[Host]) -> Vec<(ServerId, String)> {
+    let listed: BTreeMap<&ServerId, &str> =
+        hosts.iter().map(|host| (&host.id, host.name.as_str())).collect();
+    let mut found = vec![];
+    for object in context.store.state() {
+        let renamed = |server: &ServerId| {
+            listed.get(server).is_some_and(|name| {
+                let is_plain = matches!(NameClass::read(name, ""), NameClass::Other(_));
+                is_plain && *name != object.name_any()
+            })
+        };
+        let servers = names::servers(&object).into_iter().filter(renamed);
+        found.extend(servers.map(|server| (server, names::display(&object))));
+    }
+    found
 }
 
 /// What all Leases of hosts say, page by page: as Kubernetes tells them, they are large.
