@@ -44,8 +44,8 @@ pub struct Observed {
     pub bootstrap: Bootstrap,
     /// The same steps, on a Mac that was bootstrapped.
     pub upkeep: Upkeep,
-    /// This process asked for the reboot that so many failures call for, and Scaleway granted it.
-    pub reboot_granted: bool,
+    /// What this process knows of the reboot that so many failures call for.
+    pub reboot: Reboot,
     /// The generation of the spec that the bootstrap or the upkeep is for, if there is one.
     pub run_of: Option<i64>,
     /// The last effect that failed, if that was the last thing that happened.
@@ -452,6 +452,18 @@ pub enum Bootstrap {
     Failed(String),
     /// macOS refused the password, and said this: the same one is not tried a third time.
     PasswordRefused(String),
+}
+
+/// A reboot that was asked for, after as many failures as there are now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reboot {
+    /// Nobody asked, or Scaleway refused it.
+    #[default]
+    NotGranted,
+    /// It was asked for at this time, and nobody heard what came of that.
+    Unanswered(Timestamp),
+    /// Scaleway granted it.
+    Granted,
 }
 
 /// Where a host that we hold is on its way back.

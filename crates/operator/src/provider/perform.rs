@@ -5,7 +5,7 @@ use applecart_api::ids::{CrUid, ProviderId, ServerId, Zone};
 use applecart_api::keys::{annotation, finalizer, lease as key, owned};
 use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineStatus};
 use applecart_core::Outcome;
-use applecart_core::machine::{Action, Exactly, Identity};
+use applecart_core::machine::{Action, Exactly, Identity, Reboot};
 use applecart_scaleway::{ErrorKind, Order, OsId};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -200,9 +200,12 @@ fn facts(turn: &Turn, action: &Action, now: Timestamp) -> Value {
 
 async fn reboot(context: &Context, turn: &Turn, server: &ServerId) -> Outcome {
     let outcome = outcome_of(context.scaleway.reboot(&turn.zone, server).await);
-    if outcome == Outcome::Done {
-        context.reboots.note(&turn.seen.object.uid, server, turn.seen.failures());
-    }
+    let reboot = match outcome {
+        Outcome::Done => Reboot::Granted,
+        Outcome::Unknown => Reboot::Unanswered(context.clock.now()),
+        Outcome::Refused | Outcome::TooEarly(_) | Outcome::Failed(_) => Reboot::NotGranted,
+    };
+    context.reboots.note(&turn.seen.object.uid, server, turn.seen.failures(), reboot);
     outcome
 }
 

@@ -350,7 +350,10 @@ fn every_state_of_a_recovery_that_scaleway_does_not_grant_guards_what_it_does_to
         REBOOTED,
         JOB,
         BOOTSTRAP,
-        (2, |seen, way| seen.reboot_granted = way == 1),
+        (4, |seen, way| {
+            let [just, long_ago] = [1, 6].map(|ago| Reboot::Unanswered(minutes_ago(ago)));
+            seen.reboot = [Reboot::NotGranted, Reboot::Granted, just, long_ago][way];
+        }),
         (3, |seen, way| {
             let streak =
                 |tried| Streak { tried, since: minutes_ago(9), times: 2, retry_at: minutes_ago(1) };

@@ -160,7 +160,7 @@ fn a_reboot_that_is_refused_holds_up_neither_the_next_attempt_nor_the_exchange()
 #[test]
 fn a_reboot_that_was_granted_is_not_asked_for_again_though_nobody_sees_it() {
     // S12, V5: else the exchange would never come.
-    let granted = with(failed(3), |seen| seen.reboot_granted = true);
+    let granted = with(failed(3), |seen| seen.reboot = Reboot::Granted);
     assert_eq!(effect(&granted).action, None);
     let told = told(&granted);
     assert_eq!(told.bootstrap_reboot_issued, Some(true));
@@ -169,6 +169,35 @@ fn a_reboot_that_was_granted_is_not_asked_for_again_though_nobody_sees_it() {
     let due = later.object.status.next_attempt_at.expect("another attempt");
     let next = effect_at(due, &later);
     assert_eq!(next.action, Some(Action::StartBootstrap(server())));
+}
+
+#[test]
+fn a_reboot_that_nobody_answered_is_asked_for_again_only_once_it_would_be_over() {
+    // S12: it may have been granted; and V5: it holds nothing up for long.
+    let asked_at = |at| with(failed(3), |seen| seen.reboot = Reboot::Unanswered(at));
+    let asked = asked_at(now());
+    let at = |seconds| effect_at(now() + Duration::from_secs(seconds), &asked);
+    let waiting = at(239);
+    assert_eq!((waiting.action, waiting.reason), (None, Reason::Rebooting(3)));
+    // A look that comes of a wait reads the host: else nobody would see that it is rebooting.
+    let limits = Limits::default();
+    assert!(
+        !decide(now(), &with(asked.clone(), |s| s.object.status = told(s)), &limits)
+            .may_follow_a_read_of(limits.look, &limits)
+    );
+    // The next attempt is due at 240, and no answer is no refusal.
+    let lasting = refused("try", 9, 30, asked.clone());
+    for seen in [&asked, &refused(Action::REBOOT, 4, 3, lasting)] {
+        let due = effect_at(now() + Duration::from_secs(299), seen);
+        assert_eq!(due.action, None, "it may be on its way");
+        let over = effect_at(now() + Duration::from_mins(5), seen);
+        assert_eq!(over.action, Some(Action::StartBootstrap(server())));
+    }
+    let later = with(asked_at(minutes_ago(5)), |seen| {
+        seen.object.status.next_attempt_at = Some(now() + Duration::from_mins(1));
+    });
+    assert_eq!(effect(&later).action, Some(Action::Reboot(server())), "nobody saw one");
+    assert_eq!(told(&asked).bootstrap_reboot_issued, None, "not used up");
 }
 
 #[test]
