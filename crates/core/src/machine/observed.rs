@@ -567,5 +567,8 @@ pub enum Builder {
     /// It has a job.
     Busy,
     /// GitHub does not tell.
-    Unknown,
+    Unknown {
+        /// When it told last, it waited for a job, or there was none.
+        was_idle: bool,
+    },
 }

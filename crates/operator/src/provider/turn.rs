@@ -196,5 +196,6 @@ pub fn forget(context: &Context, who: &Who) {
         context.bootstraps.forget(&uid);
         context.orders.forget(&uid);
         context.reboots.forget(&uid);
+        context.builders.forget(&uid);
     }
 }

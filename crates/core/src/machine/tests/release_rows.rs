@@ -62,20 +62,55 @@ fn builder_rows() -> Vec<Row> {
         ),
         (
             "GitHub does not tell whether the Mac's own runner has a job",
-            with(on_node(), |s| s.builder = Builder::Unknown),
+            github_silent(on_node(), false, 59),
+            None,
+            untold_job(),
+        ),
+        (
+            "GitHub does not tell for as long as a job may run",
+            github_silent(on_node(), false, 60),
+            Some(rename(NAME, &releasing)),
+            Reason::Releasing,
+        ),
+        (
+            "GitHub does not tell, and a job may run for ever",
+            with(github_silent(on_node(), false, 59), |s| s.object.drain_timeout = None),
+            None,
+            untold_job(),
+        ),
+        (
+            "GitHub does not tell for long, and a job may run for ever: its silence is no job",
+            with(github_silent(on_node(), false, 60), |s| s.object.drain_timeout = None),
+            Some(rename(NAME, &releasing)),
+            Reason::Releasing,
+        ),
+        (
+            "GitHub does not tell any more of a runner that had no job",
+            github_silent(on_node(), true, 4),
             None,
             Reason::Emptying,
         ),
         (
-            "GitHub tells nothing for long, and is not waited for",
-            with(on_node(), |s| {
-                s.builder = Builder::Unknown;
-                s.object.deleting_since = Some(minutes_ago(60));
-            }),
+            "GitHub does not tell for long of a runner that had no job: it is not waited for",
+            github_silent(on_node(), true, 5),
             Some(rename(NAME, &releasing)),
             Reason::Releasing,
         ),
     ]
+}
+
+/// A Mac that goes since so many minutes, and of whose own runner GitHub tells nothing now.
+fn github_silent(seen: Observed, was_idle: bool, minutes: u64) -> Observed {
+    with(seen, |seen| {
+        seen.builder = Builder::Unknown { was_idle };
+        seen.object.deleting_since = Some(minutes_ago(minutes));
+    })
+}
+
+fn untold_job() -> Reason {
+    let what = "from GitHub whether its own runner has a job (check GitHub and the app's Secret; \
+                without spec.ghActionsRunner nobody waits for it)";
+    Reason::CannotRead(what.into())
 }
 
 fn release_rows() -> Vec<Row> {
