@@ -68,7 +68,7 @@ pub async fn observe(
     let pause = context.settings.limits.look;
     let (stored, now) = (&observed.status, context.clock.now());
     let contested_until = context.tellings.contested_until(uid.as_str(), stored, pause, now);
-    perform::hear(context, &uid, stored);
+    perform::hear(context, &object, &uid, stored).await;
     let mut turn = Turn {
         seen: Observed {
             object: observed,
