@@ -43,6 +43,7 @@ mod settings;
 mod spread;
 mod triggers;
 mod turn;
+mod unread;
 mod work;
 mod zones;
 
@@ -118,6 +119,7 @@ struct Context {
     orders: orders::Orders,
     reboots: reboots::Reboots,
     builders: builders::Builders,
+    unread: unread::Unread,
     drains: drains::Drains,
     bootstraps: bootstraps::Bootstraps,
     fleet_keys: fleet_keys::FleetKeys,
@@ -177,6 +179,7 @@ impl Provider {
             orders: orders::Orders::default(),
             reboots: reboots::Reboots::default(),
             builders: builders::Builders::default(),
+            unread: unread::Unread::default(),
             drains: drains::Drains::default(),
             client: self.client,
             scaleway: self.scaleway,

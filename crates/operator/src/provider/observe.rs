@@ -218,7 +218,8 @@ async fn owners(
     Ok(Owners { machine, cluster, cluster_name })
 }
 
-fn machine_owner(object: &ScalewayAppleSiliconMachine) -> Option<&str> {
+/// The Machine that owns the object, by name.
+pub fn machine_owner(object: &ScalewayAppleSiliconMachine) -> Option<&str> {
     let is_machine = |api_version: &str, kind: &str| {
         kind == "Machine" && api_version.split('/').next() == Some(GROUP)
     };

@@ -212,6 +212,7 @@ pub fn forget(context: &Context, who: &Who) {
     context.memory.objects.forget(uid);
     context.rests.forget(&key(namespace, name));
     context.tellings.forget(uid);
+    context.unread.forget(uid);
     if let Ok(uid) = uid.parse() {
         context.bootstraps.forget(&uid);
         context.orders.forget(&uid);
