@@ -1,5 +1,7 @@
 //! Single Machines in trouble: the real provider in a simulated world, under virtual time.
 
+#[path = "machines/bad_hosts.rs"]
+mod bad_hosts;
 #[path = "machines/strangers.rs"]
 mod strangers;
 
