@@ -45,7 +45,7 @@ pub use limits::{Limits, Tiers};
 pub use observed::{
     Bootstrap, Bound, Builder, Candidate, Candidates, Credentials, Guest, Host, HostRead,
     HostState, Image, Images, Lease, LeaseHolder, Name, Node, Object, Observed, Ordered, OwnerNote,
-    Pause, Release,
+    Pause, Reboot, Release,
 };
 pub use reason::{PoolCounts, Reason};
 pub use status::status;

@@ -36,6 +36,15 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// What was to be read.
+    pub fn what(&self) -> &'static str {
+        match self {
+            Self::Kubernetes { what, .. }
+            | Self::TimedOut { what }
+            | Self::Malformed { what, .. } => what,
+        }
+    }
+
     /// Whether the API server said that we may not.
     pub fn is_denied(&self) -> bool {
         match self {

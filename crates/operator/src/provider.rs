@@ -19,6 +19,7 @@
 //! - Everything that runs is part of [`Provider::run`]: dropping it ends all of it.
 
 mod bootstraps;
+mod builders;
 mod clusters;
 mod config;
 mod control_planes;
@@ -42,6 +43,7 @@ mod settings;
 mod spread;
 mod triggers;
 mod turn;
+mod unread;
 mod work;
 mod zones;
 
@@ -116,6 +118,8 @@ struct Context {
     memory: memory::Memory,
     orders: orders::Orders,
     reboots: reboots::Reboots,
+    builders: builders::Builders,
+    unread: unread::Unread,
     drains: drains::Drains,
     bootstraps: bootstraps::Bootstraps,
     fleet_keys: fleet_keys::FleetKeys,
@@ -174,6 +178,8 @@ impl Provider {
             memory: memory::Memory::new(self.settings.list_fresh),
             orders: orders::Orders::default(),
             reboots: reboots::Reboots::default(),
+            builders: builders::Builders::default(),
+            unread: unread::Unread::default(),
             drains: drains::Drains::default(),
             client: self.client,
             scaleway: self.scaleway,

@@ -1,10 +1,17 @@
 //! Single Machines in trouble: the real provider in a simulated world, under virtual time.
 
+#[path = "machines/bad_hosts.rs"]
+mod bad_hosts;
+#[path = "machines/strangers.rs"]
+mod strangers;
+
+use std::sync::Arc;
 use std::time::Duration;
 
 use applecart_api::clock::Clock;
 use applecart_api::ids::ServerId;
 use applecart_api::keys::{annotation, lease};
+use applecart_sim::faults::Faults;
 use applecart_sim::scaleway::{Answer, HostSpec, HostView, Operation, Rule, Unsure, Verdict};
 use applecart_sim::world::{FLEET, NAMESPACE, POOL_PREFIX, World, WorldSettings};
 use jiff::Timestamp;
@@ -18,6 +25,10 @@ const INFRASTRUCTURE: (&str, &str) = ("infrastructure.cluster.x-k8s.io", "v1alph
 const CLUSTER_API: (&str, &str) = ("cluster.x-k8s.io", "v1beta2");
 
 fn world(hosts: usize, machines: u32) -> World {
+    world_with(hosts, machines, None)
+}
+
+fn world_with(hosts: usize, machines: u32, faults: Option<Arc<Faults>>) -> World {
     let start = Instant::now();
     let beginning: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
     World::new(WorldSettings {
@@ -35,7 +46,7 @@ fn world(hosts: usize, machines: u32) -> World {
         roles: &[],
         providers: 1,
         deployments: false,
-        faults: None,
+        faults,
     })
 }
 

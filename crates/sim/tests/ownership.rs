@@ -331,6 +331,67 @@ async fn hand_over(world: &World, claimed: &HostView) {
     mac_of(world, claimed).put_file(paths::PF_CONF, "# as the system before us wrote it\n");
 }
 
+/// The system before us gave a host its pool name, and ended before it asked for the wipe.
+async fn half_release(world: &World, claimed: &HostView) {
+    world.stop(&Process::Provider);
+    let leases: Api<Lease> = Api::namespaced(world.client(), NAMESPACE);
+    let lease = lease::name(&claimed.id);
+    leases.delete(&lease, &DeleteParams::default()).await.expect("a delete");
+    world.scaleway().rename_host(&claimed.id, &format!("{POOL_PREFIX}{}", claimed.id));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_was_left_half_done_gives_nobody_a_host_with_its_last_owners_disk() {
+    // LH1
+    let world = world(1, 1, None);
+    during(&world, async {
+        let claimed = ready(&world).await;
+        half_release(&world, &claimed).await;
+        scale(&world, 2).await;
+        until(&world, "one that waits", || machines(&world).len() == 2).await;
+        let how = DeleteParams::default();
+        api(&world, MACHINE).delete(&claimed.name, &how).await.expect("a delete");
+        scale(&world, 1).await;
+        let goes = |object: &Arc<Value>| object["metadata"]["deletionTimestamp"].is_string();
+        until(&world, "a deletion", || machines(&world).iter().any(goes)).await;
+        world.start_again(&Process::Provider);
+        until(&world, "one of them gone", || machines(&world).len() == 1).await;
+        assert_ne!(name(&machine(&world)), claimed.name);
+        sleep(Duration::from_mins(10)).await;
+        assert_eq!(says(&world, "Ready").1, "NoAvailableHost");
+        assert_eq!(fact(&world, &claimed.id, lease::UNWIPED), json!("true"));
+        assert!(host(&world, &claimed.id).name.starts_with(POOL_PREFIX));
+        assert_eq!(world.scaleway().wipes(&claimed.id), 0);
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_exchange_that_was_left_half_done_keeps_its_machine_from_no_other_host() {
+    // LH1, V5
+    let world = world(2, 0, None);
+    during(&world, async {
+        let pool = world.scaleway().hosts();
+        for host in &pool {
+            mac_of(&world, host).authorize(vec![]);
+        }
+        scale(&world, 1).await;
+        let failed = || machine(&world)["status"]["bootstrapAttempts"] == json!(1);
+        until(&world, "a failure", failed).await;
+        let owner = name(&machine(&world));
+        let (hosts, is_its) = (world.scaleway().hosts(), |host: &&HostView| host.name == owner);
+        let claimed = hosts.iter().find(is_its).expect("its host").clone();
+        half_release(&world, &claimed).await;
+        let good = pool.iter().find(|host| host.id != claimed.id).expect("another");
+        mac_of(&world, good).authorize(world.scaleway().public_keys());
+        world.start_again(&Process::Provider);
+        assert_eq!(ready(&world).await.id, good.id);
+        assert_eq!(fact(&world, &claimed.id, lease::UNWIPED), json!("true"));
+        assert_eq!(world.scaleway().wipes(&claimed.id), 0);
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_mac_that_is_taken_over_is_not_touched_until_its_configuration_changes() {
     // DESIGN 4: a host taken over keeps what it has until its first update.

@@ -12,7 +12,7 @@ use super::action::{Action, Identity};
 use super::claim::rename;
 use super::decide::{Decision, act, since, wait};
 use super::limits::{Limits, Tiers};
-use super::observed::{Bootstrap, Host, HostState, Lease, Observed};
+use super::observed::{Bootstrap, Host, HostState, Lease, Observed, Reboot};
 use super::reason::{Reason, back_off};
 use super::status::{
     BOOTSTRAPPED, UpToDate, bootstrapped_status, failed_by_password, failed_status, failure_detail,
@@ -125,16 +125,7 @@ fn recover(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Opt
     }
     let rebooted = seen.object.status.bootstrap_reboot_issued == Some(true);
     match host.state {
-        // S12: maybe nobody saw it, and it is over; asked again, it would never come to an end.
-        HostState::Ready if !rebooted && seen.reboot_granted => {
-            Some(wait(Reason::Rebooted, limits.look))
-        }
-        // V5: one that is refused holds up neither the next attempt nor, in the end, the exchange.
-        HostState::Ready if !rebooted && is_refused_and_due(now, seen) => None,
-        HostState::Ready if !rebooted => {
-            let reboot = || act(Action::Reboot(host.id.clone()), Reason::Rebooting(failures));
-            Some(leftovers::busy(now, seen, limits).unwrap_or_else(reboot))
-        }
+        HostState::Ready if !rebooted => reboot(now, seen, host, limits),
         HostState::Rebooting => Some(wait(Reason::Rebooted, limits.look)),
         HostState::Ready
         | HostState::Reinstalling
@@ -143,11 +134,32 @@ fn recover(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Opt
     }
 }
 
-/// Whether the reboot failed since anything succeeded, and the next attempt's time has come.
-fn is_refused_and_due(now: Timestamp, seen: &Observed) -> bool {
+/// Asks for the reboot, unless it was asked for.
+fn reboot(now: Timestamp, seen: &Observed, host: &Host, limits: &Limits) -> Option<Decision> {
+    let (failures, due) = (seen.failures(), seen.object.status.next_attempt_at);
+    let is_due = due.is_none_or(|due| now >= due);
+    match seen.reboot {
+        // S12: maybe nobody saw it, and it is over; asked again, it would never come to an end.
+        Reboot::Granted => Some(wait(Reason::Rebooted, limits.look)),
+        // S12: it may be on its way, and would be seen.
+        Reboot::Unanswered(at) if since(now, at) < limits.reboot => {
+            Some(wait(Reason::Rebooting(failures), limits.look))
+        }
+        // V5: neither one that is never answered nor one that is refused holds up the next attempt
+        // and, in the end, the exchange.
+        Reboot::Unanswered(_) if is_due => None,
+        Reboot::NotGranted if is_due && is_refused(seen) => None,
+        Reboot::NotGranted | Reboot::Unanswered(_) => {
+            let reboot = || act(Action::Reboot(host.id.clone()), Reason::Rebooting(failures));
+            Some(leftovers::busy(now, seen, limits).unwrap_or_else(reboot))
+        }
+    }
+}
+
+/// Whether the reboot failed since anything succeeded.
+fn is_refused(seen: &Observed) -> bool {
     let reboots = |streak: &Streak| streak.tried == Action::REBOOT;
-    let refused = seen.trouble.as_ref().is_some_and(|t| t.streaks.iter().any(reboots));
-    refused && seen.object.status.next_attempt_at.is_none_or(|due| now >= due)
+    seen.trouble.as_ref().is_some_and(|trouble| trouble.streaks.iter().any(reboots))
 }
 
 /// V5: a host that cannot even be tried is a bad one too, if that lasts, be it in a state that

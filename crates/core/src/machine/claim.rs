@@ -156,15 +156,26 @@ pub(super) fn advance(
         lease.releasing_at.is_some() && matches!(class, NameClass::Pool | NameClass::Quarantined);
     match &lease.holder {
         LeaseHolder::Other(holder) => wait(Reason::HeldByOther(holder.clone()), limits.keep),
+        // It was given up under this name, and is a person's to look after.
+        LeaseHolder::Nobody if swapped && lease.quarantined => {
+            wait(Reason::NotOurs(host.name.clone()), limits.keep)
+        }
         LeaseHolder::Nobody if named || marked || swapped => match seen.stranger(host, lease) {
             Some(whose) => wait(Reason::NameTaken(whose), limits.keep),
             None => take(server, lease, true),
         },
+        // LH1: its Lease comes first, so that nobody adopts it with this Machine's work on it.
+        LeaseHolder::Nobody if seen.is_half_released(host, lease) => {
+            take(server, lease, host.state != HostState::Reinstalling)
+        }
         LeaseHolder::Us if named => bootstrap::prepare(now, seen, host, lease, limits),
         LeaseHolder::Us if marked => settle(now, seen, host, lease, limits),
         LeaseHolder::Us if swapped => release::swap(now, seen, host, lease, limits),
         LeaseHolder::Us if returned => {
             release::unbind(seen, server, release::given_up(lease), Action::ClearLease)
+        }
+        LeaseHolder::Us if class == NameClass::Pool && is_half_swapped(seen, lease) => {
+            release::unbind(seen, server, HALF_SWAPPED, Action::ClearLease)
         }
         LeaseHolder::Us if class == NameClass::Pool => mark(seen, host, lease),
         LeaseHolder::Us if is_outrun(seen) => {
@@ -178,6 +189,19 @@ pub(super) fn advance(
 
 /// Why a host that we marked is given up.
 pub(super) const OUTRUN: &str = "somebody else renamed its host before it was claimed";
+
+/// Why a host is given up that was given up before.
+const HALF_SWAPPED: &str = "its host was given back to the pool by somebody else";
+
+/// The host bears a pool name, although the object names it as its own, and nobody marked it: the
+/// system before us ended in the middle of an exchange. As with any exchange, only before Cluster
+/// API was told of the host.
+fn is_half_swapped(seen: &Observed, lease: &Lease) -> bool {
+    let object = &seen.object;
+    let known = object.status.server_id.is_some() || object.provider_id.is_some();
+    let told = seen.is_provisioned() || object.ordered.is_some();
+    known && lease.marked_at.is_none() && !told
+}
 
 /// A host that we marked has another name, as when another cluster's rename came last. It never had
 /// ours, Cluster API was not told of it, and others are free.

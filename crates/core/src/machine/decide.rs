@@ -15,7 +15,7 @@ use super::observed::{
 use super::reason::Reason;
 use super::status::{BOOTSTRAPPED, status};
 use super::upkeep::Upkeep;
-use super::{claim, drain, release};
+use super::{claim, drain, release, upkeep};
 
 /// One turn's answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -187,7 +187,11 @@ fn is_under_way(seen: &Observed, decision: &Decision) -> Option<bool> {
     }
     match &seen.bound {
         // What runs on a Mac is ended first.
-        Bound::NotRead(_) if seen.bootstrap != Bootstrap::None => None,
+        Bound::NotRead(_)
+            if seen.bootstrap != Bootstrap::None || seen.upkeep == Upkeep::Running =>
+        {
+            None
+        }
         Bound::NotRead(held) => {
             object.paused.map(|_| held.is_some() && object.provider_id.is_none())
         }
@@ -210,9 +214,18 @@ fn is_under_way(seen: &Observed, decision: &Decision) -> Option<bool> {
             let claimed = host.name == object.name && bootstrapped;
             let ours = lease.holder == LeaseHolder::Us
                 || matches!(decision.action, Some(Action::TakeLease { .. }));
-            Some(ours && (!claimed || seen.bootstrap != Bootstrap::None))
+            let works = seen.bootstrap != Bootstrap::None || is_kept_up(seen, decision);
+            Some(ours && (!claimed || works))
         }
     }
+}
+
+/// Whether steps run on a Mac that was bootstrapped, or are about to, that may change something. A
+/// look at one that is well is no reason to write twice; what it may find is mended all the same.
+fn is_kept_up(seen: &Observed, decision: &Decision) -> bool {
+    let begins = matches!(decision.action, Some(Action::StartUpkeep(_)));
+    let runs = seen.upkeep == Upkeep::Running && seen.object.move_is_blocked;
+    runs || (begins && !upkeep::is_routine(seen))
 }
 
 /// Puts a status write before the effect, if the status would say something new.

@@ -15,6 +15,13 @@ use super::reason::Reason;
 /// Where a job of a Mac that builds for GitHub runs, for people.
 const OWN_RUNNER: &str = "its own GitHub runner";
 
+/// What to do where nobody can tell whether it runs.
+const NOT_TOLD: &str = "from GitHub whether its own runner has a job (check GitHub and the app's \
+                        Secret; without spec.ghActionsRunner nobody waits for it)";
+
+/// How long GitHub is asked where a job may take for ever: its silence may last, too, and is none.
+const SILENT_GITHUB: Duration = Duration::from_hours(1);
+
 /// LH24: nobody else drains these Macs. Idle Pods go; a running job is waited for.
 pub(super) fn empty(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Decision> {
     let node = ours(seen).filter(|node| node.ready || !is_dead(now, node, limits))?;
@@ -40,8 +47,9 @@ pub(super) fn busy(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<D
     job(now, seen, limits)
 }
 
-/// The same of the Mac's own runner, whose jobs are no Pods. It goes before it gets another one;
-/// nobody waits long for GitHub itself.
+/// The same of the Mac's own runner, whose jobs are no Pods. It goes before it gets another one.
+/// Where GitHub does not tell, it may have the job that it had, or one that nobody was told of; one
+/// that last had none is not waited for long.
 fn builder(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Decision> {
     let soon = waited(now, seen) < limits.empty;
     match seen.builder {
@@ -49,7 +57,12 @@ fn builder(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Decision>
         Builder::Busy => is_patient(now, seen)
             .then(|| wait(Reason::WaitingForJob(OWN_RUNNER.to_owned()), limits.look)),
         Builder::Idle => soon.then(|| act(Action::RemoveRunner, Reason::Emptying)),
-        Builder::Unknown => soon.then(|| wait(Reason::Emptying, limits.look)),
+        Builder::Unknown { was_idle: true } => soon.then(|| wait(Reason::Emptying, limits.look)),
+        Builder::Unknown { was_idle: false } => {
+            let patience = seen.object.drain_timeout.unwrap_or(SILENT_GITHUB);
+            let asks = waited(now, seen) < patience;
+            asks.then(|| wait(Reason::CannotRead(NOT_TOLD.to_owned()), limits.look))
+        }
     }
 }
 

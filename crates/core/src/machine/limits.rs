@@ -37,6 +37,8 @@ pub struct Limits {
     /// How long the last thing that may help is tried before the Machine goes without it: a rename
     /// that Scaleway refuses, or a wipe that it grants and nobody sees.
     pub insist: Duration,
+    /// Longer than a reboot takes: one that may have been granted is not asked for again before.
+    pub reboot: Duration,
     /// Longer than any order can be on its way: none is repeated before that.
     pub order: Duration,
     /// What is done about a host whose bootstrap fails again and again.
@@ -74,6 +76,7 @@ impl Default for Limits {
             silent: Duration::from_mins(5),
             patience: Duration::from_mins(30),
             insist: Duration::from_mins(1),
+            reboot: Duration::from_mins(5),
             order: Duration::from_mins(10),
             tiers: Tiers { reboot_after: 3, max_attempts: 8, max_updates: 5, quarantine_after: 3 },
         }
@@ -99,6 +102,7 @@ impl Limits {
             silent: self.silent.div_f64(speed),
             patience: self.patience.div_f64(speed),
             insist: self.insist.div_f64(speed),
+            reboot: self.reboot.div_f64(speed),
             order: self.order.div_f64(speed),
             tiers: self.tiers,
         }

@@ -44,8 +44,8 @@ pub struct Observed {
     pub bootstrap: Bootstrap,
     /// The same steps, on a Mac that was bootstrapped.
     pub upkeep: Upkeep,
-    /// This process asked for the reboot that so many failures call for, and Scaleway granted it.
-    pub reboot_granted: bool,
+    /// What this process knows of the reboot that so many failures call for.
+    pub reboot: Reboot,
     /// The generation of the spec that the bootstrap or the upkeep is for, if there is one.
     pub run_of: Option<i64>,
     /// The last effect that failed, if that was the last thing that happened.
@@ -454,6 +454,18 @@ pub enum Bootstrap {
     PasswordRefused(String),
 }
 
+/// A reboot that was asked for, after as many failures as there are now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reboot {
+    /// Nobody asked, or Scaleway refused it.
+    #[default]
+    NotGranted,
+    /// It was asked for at this time, and nobody heard what came of that.
+    Unanswered(Timestamp),
+    /// Scaleway granted it.
+    Granted,
+}
+
 /// Where a host that we hold is on its way back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Release {
@@ -497,6 +509,15 @@ impl Observed {
         } else {
             None
         }
+    }
+
+    /// LH1: the system before us gave a host its pool name first, and asked for its wipe then. Of one
+    /// that the object still names, and that no Lease keeps from being adopted, nobody knows whether
+    /// it came to that.
+    #[must_use]
+    pub fn is_half_released(&self, host: &Host, lease: &Lease) -> bool {
+        let known = self.object.status.server_id.is_some() || self.object.provider_id.is_some();
+        known && lease.version.is_none() && self.release_of(host) == Release::InPool
     }
 
     /// The marker of this object.
@@ -546,5 +567,8 @@ pub enum Builder {
     /// It has a job.
     Busy,
     /// GitHub does not tell.
-    Unknown,
+    Unknown {
+        /// When it told last, it waited for a job, or there was none.
+        was_idle: bool,
+    },
 }

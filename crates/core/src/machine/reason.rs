@@ -257,6 +257,7 @@ impl Reason {
                 | Self::Ordering
                 | Self::NoAddress
                 | Self::MissingSudoPassword
+                | Self::Rebooting(_)
                 | Self::Rebooted
         )
     }

@@ -21,6 +21,9 @@ use crate::Trouble;
 /// What to do about an object that names no pool.
 const NO_POOL: &str = "no pool: set spec.adoptPoolPrefix or --default-adopt-pool-prefix";
 
+/// Why a host is set aside by its Lease alone.
+const UNNAMEABLE: &str = "it could not be renamed";
+
 /// Decides one turn of a deletion. It needs neither Machine nor Cluster, and runs while paused.
 pub(super) fn decide(now: Timestamp, seen: &Observed, limits: &Limits) -> Decision {
     let object = &seen.object;
@@ -132,11 +135,19 @@ fn unheld(seen: &Observed, host: &Host, lease: &Lease) -> Decision {
         return skip(seen, Reason::ReleaseSkipped(whose));
     }
     match seen.release_of(host) {
+        Release::InPool
+            if seen.is_half_released(host, lease) && host.state != HostState::Reinstalling =>
+        {
+            take(host, lease)
+        }
         Release::InPool => finish(seen, Reason::Released),
         Release::Quarantined => finish(seen, Reason::Quarantined("see its Lease".into())),
         Release::NotOurs => skip(seen, not_ours(host)),
+        Release::NotBegun | Release::Marked if lease.quarantined && host.retiring => {
+            finish(seen, Reason::DeletionScheduled)
+        }
         Release::NotBegun | Release::Marked if lease.quarantined => {
-            finish(seen, Reason::Quarantined("it could not be renamed".into()))
+            finish(seen, Reason::Quarantined(UNNAMEABLE.into()))
         }
         Release::Marked if lease.is_wiped() && host.retiring => {
             finish(seen, Reason::DeletionScheduled)
@@ -145,12 +156,14 @@ fn unheld(seen: &Observed, host: &Host, lease: &Lease) -> Decision {
         Release::NotBegun | Release::Marked if has_no_way(seen) => {
             skip(seen, Reason::ReleaseSkipped(NO_POOL.into()))
         }
-        Release::NotBegun | Release::Marked => {
-            let version = lease.version.clone();
-            let action = Action::TakeLease { server: host.id.clone(), version, used: true };
-            act(action, Reason::Releasing)
-        }
+        Release::NotBegun | Release::Marked => take(host, lease),
     }
+}
+
+/// What was somebody's counts as unwiped from the first note on.
+fn take(host: &Host, lease: &Lease) -> Decision {
+    let (server, version) = (host.id.clone(), lease.version.clone());
+    act(Action::TakeLease { server, version, used: true }, Reason::Releasing)
 }
 
 fn held(now: Timestamp, seen: &Observed, host: &Host, lease: &Lease, limits: &Limits) -> Decision {
@@ -250,6 +263,11 @@ fn doomed(
 ) -> Decision {
     let reason = Reason::DeletionScheduled;
     if seen.release_of(host) == Release::NotBegun {
+        // One that takes no name is not waited for until it goes: that may be a month.
+        let asked = lease.delete_requested_at.unwrap_or(now);
+        if is_refused(seen) && since(now, asked) >= limits.patience {
+            return act(Action::NoteQuarantined(host.id.clone()), reason);
+        }
         return rename(host, NameClass::releasing(&seen.marker()), reason);
     }
     if lease.releasing_at.is_none() {
@@ -396,6 +414,12 @@ fn hand_over(
     let living = seen.object.deleting_since.is_none();
     if is_refused(seen) && since(now, wiped_at) >= limits.insist && !living {
         return act(Action::ClearLease(host.id.clone()), Reason::LeftToSweep);
+    }
+    // V5: nobody waits for ever for one bad host, while good ones idle.
+    let lasts = |trouble: &Trouble| trouble.lasts(&[Action::RENAME], limits.patience, now);
+    if living && seen.trouble.as_ref().is_some_and(lasts) {
+        let aside = Reason::Quarantined(UNNAMEABLE.into());
+        return act(Action::NoteQuarantined(host.id.clone()), aside);
     }
     let marked = lease.releasing_at.map_or(limits.release_settle, |at| since(now, at));
     if marked < limits.release_settle {

@@ -148,7 +148,7 @@ fn fresh() -> Observed {
         may_drain: false,
         bootstrap: Bootstrap::None,
         upkeep: Upkeep::Idle(Some(Looked { at: now(), generation: Some(1) })),
-        reboot_granted: false,
+        reboot: Reboot::NotGranted,
         run_of: None,
         trouble: None,
         contested_until: None,

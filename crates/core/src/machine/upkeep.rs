@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use applecart_api::condition::is_true;
 use jiff::Timestamp;
 
 use super::action::Action;
@@ -89,6 +90,17 @@ fn due_in(now: Timestamp, seen: &Observed, limits: &Limits) -> Option<Duration> 
         Some(last) => last.at + limits.upkeep,
     };
     Some(held.max(until(after)))
+}
+
+/// Whether the steps, run now, most likely only look: when this process looked last, all was as it
+/// shall be or in the way of VMs, the Node is well, and the spec is the same.
+pub(super) fn is_routine(seen: &Observed) -> bool {
+    let generation = seen.object.generation;
+    let looked = matches!(&seen.upkeep, Upkeep::Idle(Some(last)) if last.generation == generation);
+    let is_well = seen.node.as_ref().is_some_and(|node| node.ready);
+    let status = &seen.object.status;
+    let is_current = is_true(&status.conditions, UP_TO_DATE) || drain::is_postponed(status);
+    looked && is_well && is_current
 }
 
 /// Whether what was last told of the steps is about the spec as it is now.

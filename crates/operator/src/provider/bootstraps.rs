@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use applecart_api::clock::Clock;
 use applecart_api::ids::CrUid;
 use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineStatus};
-use applecart_core::machine::{Bootstrap, Host, Looked, Upkeep, Upkept};
+use applecart_core::machine::{Bootstrap, Host, Looked, Reason, Upkeep, Upkept};
 use futures::stream::BoxStream;
 use futures::{FutureExt, Stream, StreamExt};
 use jiff::Timestamp;
@@ -61,8 +61,8 @@ struct Entry {
     number: u64,
     order: Order,
     state: State,
-    /// What telling how it ended would have counted up to, when no answer said that it was told.
-    maybe_told: Option<Counts>,
+    /// What telling how it ended would have said, when no answer said that it was told.
+    maybe_told: Option<MaybeTold>,
     abort: Option<AbortHandle>,
 }
 
@@ -71,6 +71,15 @@ struct Entry {
 pub struct Counts {
     bootstrap: Option<i32>,
     upkeep: Option<i32>,
+}
+
+/// A status that may have been stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MaybeTold {
+    /// What it counts up to.
+    pub counts: Counts,
+    /// Its reason, if that is another than the one before.
+    pub news: Option<Reason>,
 }
 
 impl From<&ScalewayAppleSiliconMachineStatus> for Counts {
@@ -190,23 +199,20 @@ impl Bootstraps {
         }
     }
 
-    /// How the object's run ended was to be told, with these counts, and nobody knows whether it
-    /// was.
-    pub fn may_have_told(&self, uid: &CrUid, counts: Counts) {
+    /// How the object's run ended was to be told so, and nobody knows whether it was.
+    pub fn may_have_told(&self, uid: &CrUid, told: MaybeTold) {
         if let Some(entry) = self.table().entries.get_mut(uid) {
-            entry.maybe_told = Some(counts);
+            entry.maybe_told = Some(told);
         }
     }
 
     /// Forgets a run whose end turns out to have been told: told again, it would count twice
-    /// (LH21). Whether it did.
-    pub fn was_told(&self, uid: &CrUid, counts: Counts) -> bool {
-        let maybe_told = self.table().entries.get(uid).and_then(|entry| entry.maybe_told);
-        let told = maybe_told == Some(counts);
-        if told {
-            self.stop(uid);
-        }
-        told
+    /// (LH21). How it was.
+    pub fn was_told(&self, uid: &CrUid, counts: Counts) -> Option<MaybeTold> {
+        let maybe_told = self.table().entries.get(uid).and_then(|entry| entry.maybe_told.clone());
+        let told = maybe_told.filter(|told| told.counts == counts)?;
+        self.stop(uid);
+        Some(told)
     }
 
     /// Forgets the object, which is gone, and ends what runs for it.
@@ -407,10 +413,11 @@ mod tests {
             let failed = |_| -> Work { Box::pin(async { Upkept::Failed("no".into()) }) };
             assert!(bootstraps.start(order(upkeep), failed));
             until_woken(&bootstraps, runner).await;
-            assert!(!bootstraps.was_told(&uid(), after), "nobody tried");
-            bootstraps.may_have_told(&uid(), after);
-            assert!(!bootstraps.was_told(&uid(), before), "it did not come about");
-            assert!(bootstraps.was_told(&uid(), after));
+            assert_eq!(bootstraps.was_told(&uid(), after), None, "nobody tried");
+            let told = MaybeTold { counts: after, news: Some(Reason::Rebooted) };
+            bootstraps.may_have_told(&uid(), told.clone());
+            assert_eq!(bootstraps.was_told(&uid(), before), None, "it did not come about");
+            assert_eq!(bootstraps.was_told(&uid(), after), Some(told));
             let (ended, kept) = (bootstraps.of(&uid()), bootstraps.upkeep_of(&uid()));
             assert_eq!((ended, kept), (Bootstrap::None, Upkeep::Idle(None)));
         }

@@ -234,15 +234,17 @@ pub async fn builder(context: &Context, turn: &Turn) -> Builder {
         let name = &turn.seen.object.name;
         context.github.is_busy(&app, &org, name).await.map_err(|error| chain(&error))
     };
-    match within(read).await {
+    let told = match within(read).await {
         Ok(None) => Builder::None,
         Ok(Some(false)) => Builder::Idle,
         Ok(Some(true)) => Builder::Busy,
         Err(error) => {
             tracing::warn!(error, "nobody can tell whether the Mac's own runner has a job");
-            Builder::Unknown
+            return context.builders.untold(&turn.seen.object.uid);
         }
-    }
+    };
+    context.builders.told(&turn.seen.object.uid, &told);
+    told
 }
 
 /// Removes the Mac's own runner before it gets another job.

@@ -13,7 +13,7 @@ use applecart_api::keys::{annotation, finalizer, label};
 use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineSpec};
 use applecart_core::machine::{
     Bound, Builder, Candidates, Credentials, Host, HostRead, Images, Name, Object, Observed,
-    Ordered, OwnerNote, Pause,
+    Ordered, OwnerNote, Pause, Reboot,
 };
 use futures::TryFutureExt;
 use jiff::Timestamp;
@@ -68,7 +68,7 @@ pub async fn observe(
     let pause = context.settings.limits.look;
     let (stored, now) = (&observed.status, context.clock.now());
     let contested_until = context.tellings.contested_until(uid.as_str(), stored, pause, now);
-    perform::hear(context, &uid, stored);
+    perform::hear(context, &object, &uid, stored).await;
     let mut turn = Turn {
         seen: Observed {
             object: observed,
@@ -84,7 +84,7 @@ pub async fn observe(
             may_drain: false,
             bootstrap: context.bootstraps.of(&uid),
             upkeep: context.bootstraps.upkeep_of(&uid),
-            reboot_granted: false,
+            reboot: Reboot::default(),
             run_of: context.bootstraps.run_of(&uid),
             trouble: context.troubles.of(uid.as_str()),
             contested_until,
@@ -106,8 +106,8 @@ pub async fn observe(
         Look::Outside => {
             binding::bind(context, &mut turn).await?;
             surroundings::read(context, &mut turn).await?;
-            let granted = |server| context.reboots.is_granted(&uid, server, turn.seen.failures());
-            turn.seen.reboot_granted = turn.server().is_some_and(granted);
+            let known = |server| context.reboots.of(&uid, server, turn.seen.failures());
+            turn.seen.reboot = turn.server().map(known).unwrap_or_default();
         }
     }
     Ok(Some(turn))
@@ -218,7 +218,8 @@ async fn owners(
     Ok(Owners { machine, cluster, cluster_name })
 }
 
-fn machine_owner(object: &ScalewayAppleSiliconMachine) -> Option<&str> {
+/// The Machine that owns the object, by name.
+pub fn machine_owner(object: &ScalewayAppleSiliconMachine) -> Option<&str> {
     let is_machine = |api_version: &str, kind: &str| {
         kind == "Machine" && api_version.split('/').next() == Some(GROUP)
     };

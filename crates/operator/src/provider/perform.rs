@@ -5,18 +5,17 @@ use applecart_api::ids::{CrUid, ProviderId, ServerId, Zone};
 use applecart_api::keys::{annotation, finalizer, lease as key, owned};
 use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineStatus};
 use applecart_core::Outcome;
-use applecart_core::machine::{Action, Exactly, Identity};
+use applecart_core::machine::{Action, Exactly, Identity, Reason, Reboot};
 use applecart_scaleway::{ErrorKind, Order, OsId};
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::api::{Patch, PatchParams, PostParams};
-use kube::{Api, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::bootstraps::Counts;
 use super::leftovers::{Left, exactly};
 use super::memory::slim;
 use super::observe::{Turn, chain};
@@ -142,25 +141,32 @@ async fn record_bootstrap(
     status: &ScalewayAppleSiliconMachineStatus,
 ) -> Outcome {
     let (uid, outcome) = (&turn.seen.object.uid, write_status(context, turn, status).await);
-    match &outcome {
-        Outcome::Done => {
-            context.bootstraps.stop(uid);
-            forget_reboots(context, uid, status);
-        }
-        // What counts nothing may be told twice.
-        Outcome::Unknown if Counts::from(status) != Counts::from(&turn.seen.object.status) => {
-            context.bootstraps.may_have_told(uid, status.into());
-        }
-        Outcome::Unknown | Outcome::Refused | Outcome::TooEarly(_) | Outcome::Failed(_) => {}
+    if outcome == Outcome::Done {
+        context.bootstraps.stop(uid);
+        forget_reboots(context, uid, status);
     }
     outcome
 }
 
-/// Before a turn decides: what the turn before recorded, it may have to learn from the object.
-pub fn hear(context: &Context, uid: &CrUid, status: &ScalewayAppleSiliconMachineStatus) {
-    if context.bootstraps.was_told(uid, status.into()) {
-        forget_reboots(context, uid, status);
+/// Before a turn decides: what the turn before recorded, it may have to learn from the object; and
+/// the Event of that is still to come.
+pub async fn hear(
+    context: &Context,
+    object: &ScalewayAppleSiliconMachine,
+    uid: &CrUid,
+    status: &ScalewayAppleSiliconMachineStatus,
+) {
+    let Some(told) = context.bootstraps.was_told(uid, status.into()) else { return };
+    forget_reboots(context, uid, status);
+    if let Some(reason) = &told.news {
+        publish(context, object, reason).await;
     }
+}
+
+/// Tells of what was stored.
+pub async fn publish(context: &Context, about: &ScalewayAppleSiliconMachine, reason: &Reason) {
+    let (about, text) = (about.object_ref(&()), reason.to_string());
+    context.events.publish(&about, reason.word(), text, reason.is_warning()).await;
 }
 
 /// A host that was bootstrapped is rebooted anew, should it ever fail as often again.
@@ -200,9 +206,12 @@ fn facts(turn: &Turn, action: &Action, now: Timestamp) -> Value {
 
 async fn reboot(context: &Context, turn: &Turn, server: &ServerId) -> Outcome {
     let outcome = outcome_of(context.scaleway.reboot(&turn.zone, server).await);
-    if outcome == Outcome::Done {
-        context.reboots.note(&turn.seen.object.uid, server, turn.seen.failures());
-    }
+    let reboot = match outcome {
+        Outcome::Done => Reboot::Granted,
+        Outcome::Unknown => Reboot::Unanswered(context.clock.now()),
+        Outcome::Refused | Outcome::TooEarly(_) | Outcome::Failed(_) => Reboot::NotGranted,
+    };
+    context.reboots.note(&turn.seen.object.uid, server, turn.seen.failures(), reboot);
     outcome
 }
 

@@ -1,27 +1,30 @@
-//! Reboots that Scaleway granted this process. In memory: losing one costs a second reboot at most.
+//! Reboots that this process asked for. In memory: losing one costs a second reboot at most.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use applecart_api::ids::{CrUid, ServerId};
+use applecart_core::machine::Reboot;
 
-/// Of each object: which host was rebooted last, and after how many failures.
+/// Of each object: which host was to be rebooted last, after how many failures, and what came of it.
 #[derive(Debug, Default)]
-pub struct Reboots(Mutex<BTreeMap<CrUid, (ServerId, u32)>>);
+pub struct Reboots(Mutex<BTreeMap<CrUid, (ServerId, u32, Reboot)>>);
 
 impl Reboots {
-    fn table(&self) -> std::sync::MutexGuard<'_, BTreeMap<CrUid, (ServerId, u32)>> {
+    fn table(&self) -> std::sync::MutexGuard<'_, BTreeMap<CrUid, (ServerId, u32, Reboot)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It was granted.
-    pub fn note(&self, uid: &CrUid, server: &ServerId, failures: u32) {
-        self.table().insert(uid.clone(), (server.clone(), failures));
+    /// It was asked for.
+    pub fn note(&self, uid: &CrUid, server: &ServerId, failures: u32, reboot: Reboot) {
+        self.table().insert(uid.clone(), (server.clone(), failures, reboot));
     }
 
-    /// Whether it was granted after just so many failures: later ones are another streak.
-    pub fn is_granted(&self, uid: &CrUid, server: &ServerId, failures: u32) -> bool {
-        self.table().get(uid).is_some_and(|(of, after)| of == server && *after == failures)
+    /// What came of it after just so many failures: later ones are another streak.
+    pub fn of(&self, uid: &CrUid, server: &ServerId, failures: u32) -> Reboot {
+        let table = self.table();
+        let noted = table.get(uid).filter(|(of, after, _)| of == server && *after == failures);
+        noted.map(|(.., reboot)| *reboot).unwrap_or_default()
     }
 
     /// The object is gone.
@@ -41,12 +44,13 @@ mod tests {
             format!("0000000{n}-0000-4000-8000-000000000000").parse().expect("a server id")
         };
         let reboots = Reboots::default();
-        assert!(!reboots.is_granted(&uid, &server(1), 3), "nobody asked");
-        reboots.note(&uid, &server(1), 3);
-        assert!(reboots.is_granted(&uid, &server(1), 3));
-        assert!(!reboots.is_granted(&uid, &server(2), 3), "another host");
-        assert!(!reboots.is_granted(&uid, &server(1), 4), "another streak");
+        let of = |number, failures| reboots.of(&uid, &server(number), failures);
+        assert_eq!(of(1, 3), Reboot::NotGranted, "nobody asked");
+        reboots.note(&uid, &server(1), 3, Reboot::Granted);
+        assert_eq!(of(1, 3), Reboot::Granted);
+        assert_eq!(of(2, 3), Reboot::NotGranted, "another host");
+        assert_eq!(of(1, 4), Reboot::NotGranted, "another streak");
         reboots.forget(&uid);
-        assert!(!reboots.is_granted(&uid, &server(1), 3));
+        assert_eq!(of(1, 3), Reboot::NotGranted);
     }
 }

@@ -24,7 +24,7 @@ use super::memory::key;
 use super::observe::{chain, is_node_ready};
 use super::rests::Due;
 use super::turn::{forget, turn};
-use super::{Context, bootstraps};
+use super::{Context, bootstraps, unread};
 use crate::calls::ReadError;
 
 /// Turns that a Machine takes in a row while each leads to the next at once: more than any claim
@@ -96,7 +96,12 @@ async fn turns(
     }
     context.rests.begin(&key);
     for _ in 0..IN_A_ROW {
-        let next = numbered(object.clone(), context.clone()).await?;
+        let next = numbered(object.clone(), context.clone()).await;
+        match &next {
+            Ok(_) => context.unread.forget(&object.uid().unwrap_or_default()),
+            Err(error) => unread::tell(&context, &object, error).await,
+        }
+        let next = next?;
         if next != Some(Duration::ZERO) {
             let due = Due::after(next);
             context.rests.rest(&key, due);

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use applecart_api::machine::ScalewayAppleSiliconMachine;
+use applecart_api::machine::{ScalewayAppleSiliconMachine, ScalewayAppleSiliconMachineStatus};
 use applecart_core::Outcome;
-use applecart_core::machine::{Action, Decision, Identity, Reason, decide};
-use kube::Resource;
+use applecart_core::machine::{Action, Decision, Identity, Observed, Reason, decide};
 
 use super::Context;
+use super::bootstraps::{Counts, MaybeTold};
 use super::departures::Who;
 use super::memory::{Reading, key};
 use super::observe::{Turn, observe, read_afresh};
-use super::perform::perform;
+use super::perform::{perform, publish};
 use super::rehearse::rehearse;
 use crate::calls::ReadError;
 use crate::effects::Effect;
@@ -62,6 +62,9 @@ pub async fn turn(
         // Nobody may call us again for what is gone.
         forget(&context, &Who::of(&turn.object));
         return Ok(None);
+    }
+    if let (Outcome::Unknown, Action::RecordBootstrap(status)) = (&outcome, action) {
+        may_have_told(&context, &turn, status, &decision.reason);
     }
     let uid = turn.seen.object.uid.as_str();
     let now = context.clock.now();
@@ -176,12 +179,29 @@ fn is_fresh(context: &Context, turn: &Turn, action: &Action) -> bool {
 /// Save, then tell: an Event for each reason that a stored status gives for the first time.
 async fn tell(context: &Context, turn: &Turn, action: &Action, decision: &Decision) {
     let (Action::WriteStatus(status) | Action::RecordBootstrap(status)) = action else { return };
-    if status.last_reason == turn.seen.object.status.last_reason {
-        return;
+    if is_news(&turn.seen, status) {
+        publish(context, &turn.object, &decision.reason).await;
     }
-    let reason = &decision.reason;
-    let about = turn.object.object_ref(&());
-    context.events.publish(&about, reason.word(), reason.to_string(), reason.is_warning()).await;
+}
+
+fn is_news(seen: &Observed, status: &ScalewayAppleSiliconMachineStatus) -> bool {
+    status.last_reason != seen.object.status.last_reason
+}
+
+/// Nobody knows whether this was stored: the next turn may learn it from the object. What counts
+/// nothing may be told twice.
+fn may_have_told(
+    context: &Context,
+    turn: &Turn,
+    status: &ScalewayAppleSiliconMachineStatus,
+    reason: &Reason,
+) {
+    let counts = Counts::from(status);
+    if counts != Counts::from(&turn.seen.object.status) {
+        let news = is_news(&turn.seen, status).then(|| reason.clone());
+        let told = MaybeTold { counts, news };
+        context.bootstraps.may_have_told(&turn.seen.object.uid, told);
+    }
 }
 
 /// The object is gone: what this process remembers of it goes, and what runs for it ends.
@@ -192,9 +212,11 @@ pub fn forget(context: &Context, who: &Who) {
     context.memory.objects.forget(uid);
     context.rests.forget(&key(namespace, name));
     context.tellings.forget(uid);
+    context.unread.forget(uid);
     if let Ok(uid) = uid.parse() {
         context.bootstraps.forget(&uid);
         context.orders.forget(&uid);
         context.reboots.forget(&uid);
+        context.builders.forget(&uid);
     }
 }

@@ -43,18 +43,18 @@ pub struct Unlisted {
 struct Missing {
     /// Of all lists.
     from_any: Instant,
-    /// Of those that showed other hosts.
-    from_some: Option<Instant>,
+    /// Of those that showed another host of ours.
+    from_ours: Option<Instant>,
 }
 
 /// How far two lists that do not show a host must be apart to count as two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Apart {
-    /// Lists that show other hosts.
+    /// Lists that show another host of ours: one that has a Lease.
     pub usual: Duration,
-    /// Lists that show none at all: a key for another project gets such, and so does the owner of
-    /// one host that is gone. Only time tells these apart.
-    pub empty: Duration,
+    /// Lists that show none of ours, whatever else they show: a key for another project gets such,
+    /// and so does the owner of one host that is gone. Only time tells these apart.
+    pub strange: Duration,
 }
 
 /// How old a list may be.
@@ -108,6 +108,11 @@ impl Snapshot {
     /// Hosts in order of id; those that somebody chose since the list count as held.
     pub fn candidates(&self) -> Vec<Arc<Candidate>> {
         self.hosts.clone()
+    }
+
+    /// Whether it shows any host that has a Lease here: another project's list shows none.
+    fn shows_ours(&self) -> bool {
+        self.hosts.iter().any(|candidate| candidate.lease.version.is_some())
     }
 
     fn at(&mut self, server: &ServerId) -> Option<&mut Arc<Candidate>> {
@@ -177,17 +182,17 @@ impl Zones {
             self.is_there(server).await;
             return Absence::Listed;
         }
-        let (now, shows_some) = (snapshot.taken_at, !snapshot.hosts.is_empty());
+        let (now, shows_ours) = (snapshot.taken_at, snapshot.shows_ours());
         let mut absent = self.absent.lock().await;
-        let missing = Missing { from_any: now, from_some: None };
+        let missing = Missing { from_any: now, from_ours: None };
         let missing = absent.entry(server.clone()).or_insert(missing);
-        if shows_some {
-            missing.from_some.get_or_insert(now);
+        if shows_ours {
+            missing.from_ours.get_or_insert(now);
         }
         let is_apart = |first: Instant, apart| now.duration_since(first) >= apart;
-        let among_others = missing.from_some.filter(|_| shows_some);
-        if among_others.is_some_and(|first| is_apart(first, apart.usual))
-            || is_apart(missing.from_any, apart.empty)
+        let among_ours = missing.from_ours.filter(|_| shows_ours);
+        if among_ours.is_some_and(|first| is_apart(first, apart.usual))
+            || is_apart(missing.from_any, apart.strange)
         {
             Absence::Twice
         } else {
@@ -243,7 +248,18 @@ mod tests {
         Unlisted { why: "no answer".to_owned(), no_zone: false }
     }
 
-    const APART: Apart = Apart { usual: Duration::from_secs(10), empty: Duration::from_mins(30) };
+    const APART: Apart = Apart { usual: Duration::from_secs(10), strange: Duration::from_mins(30) };
+
+    /// A list that shows a host, which has a Lease here.
+    fn shows_ours() -> Snapshot {
+        let lease = Lease { version: Some("7".into()), ..Lease::free() };
+        Snapshot::new(vec![host()], BTreeMap::from([(host().id, lease)]))
+    }
+
+    /// One that shows a host that nobody here ever had.
+    fn shows_a_strangers() -> Snapshot {
+        Snapshot::new(vec![host()], BTreeMap::new())
+    }
 
     fn zone() -> Zone {
         "fr-par-1".parse().expect("a zone")
@@ -254,10 +270,7 @@ mod tests {
         // S10: a key without rights answers 403 as well.
         let server: ServerId = "00000000-2ab7-4ef5-8bb8-9f1c9f8f1c3e".parse().expect("an id");
         let zones = Zones::new(Duration::from_secs(2));
-        let look = async || {
-            let others = Snapshot::new(vec![host()], BTreeMap::new());
-            zones.look_for(&server, &others, APART).await
-        };
+        let look = async || zones.look_for(&server, &shows_ours(), APART).await;
         assert_eq!(look().await, Absence::Once);
         assert_eq!(look().await, Absence::Once, "the same moment is no other time");
         tokio::time::sleep(Duration::from_secs(10)).await;
@@ -268,24 +281,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lists_that_show_nothing_at_all_prove_an_absence_only_after_a_long_time() {
-        // S10: a key for another project lists nothing, and answers 403.
+    async fn lists_that_show_none_of_ours_prove_an_absence_only_after_a_long_time() {
+        // S10: a key for another project lists nothing, or what is there, and answers 403.
         let server: ServerId = "00000000-2ab7-4ef5-8bb8-9f1c9f8f1c3e".parse().expect("an id");
-        let zones = Zones::new(Duration::from_secs(2));
-        let look = async |hosts: Vec<Host>| {
-            let list = Snapshot::new(hosts, BTreeMap::new());
-            zones.look_for(&server, &list, APART).await
-        };
-        assert_eq!(look(vec![]).await, Absence::Once);
-        tokio::time::sleep(Duration::from_mins(29)).await;
-        assert_eq!(look(vec![]).await, Absence::Once);
-        assert_eq!(look(vec![host()]).await, Absence::Once, "the first that shows anything");
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(look(vec![]).await, Absence::Once, "that one shows nothing again");
-        assert_eq!(look(vec![host()]).await, Absence::Twice);
-        tokio::time::sleep(Duration::from_mins(1)).await;
-        // The owner of one host, which is gone, is not kept waiting for ever (V1).
-        assert_eq!(look(vec![]).await, Absence::Twice);
+        for strange in [|| Snapshot::new(vec![], BTreeMap::new()), shows_a_strangers] {
+            let zones = Zones::new(Duration::from_secs(2));
+            let look = async |list: Snapshot| zones.look_for(&server, &list, APART).await;
+            assert_eq!(look(strange()).await, Absence::Once);
+            tokio::time::sleep(Duration::from_mins(29)).await;
+            assert_eq!(look(strange()).await, Absence::Once);
+            assert_eq!(look(shows_ours()).await, Absence::Once, "the first that shows any of ours");
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            assert_eq!(look(strange()).await, Absence::Once, "that one shows none again");
+            assert_eq!(look(shows_ours()).await, Absence::Twice);
+            tokio::time::sleep(Duration::from_mins(1)).await;
+            // The owner of one host, which is gone, is not kept waiting for ever (V1).
+            assert_eq!(look(strange()).await, Absence::Twice);
+        }
     }
 
     #[tokio::test(start_paused = true)]

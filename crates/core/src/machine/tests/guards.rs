@@ -350,7 +350,10 @@ fn every_state_of_a_recovery_that_scaleway_does_not_grant_guards_what_it_does_to
         REBOOTED,
         JOB,
         BOOTSTRAP,
-        (2, |seen, way| seen.reboot_granted = way == 1),
+        (4, |seen, way| {
+            let [just, long_ago] = [1, 6].map(|ago| Reboot::Unanswered(minutes_ago(ago)));
+            seen.reboot = [Reboot::NotGranted, Reboot::Granted, just, long_ago][way];
+        }),
         (3, |seen, way| {
             let streak =
                 |tried| Streak { tried, since: minutes_ago(9), times: 2, retry_at: minutes_ago(1) };
@@ -497,6 +500,30 @@ fn every_state_at_the_end_of_a_release_guards_what_goes_with_it() {
         &["TakeLease", "Cordon", "Rename", "NoteDelete", "NoteReleasing"],
         &["ClearLease", "StopBootstrap"],
     ];
+    assert_guarded(&dimensions, &effects);
+}
+
+#[test]
+fn every_state_of_a_release_that_another_system_left_half_done_guards_who_gets_the_host() {
+    // G6, LH1
+    let dimensions = [
+        BARE,
+        (3, HOLDER.1),
+        NAMES,
+        STATE,
+        (2, |seen, way| the_lease(seen).version = [None, Some("7".into())][way].clone()),
+        (2, MARKED.1),
+        WIPED,
+        PROVIDER_ID,
+        IS_BOUND,
+        ORDERED,
+        (2, |seen, way| {
+            let id = [Some(SERVER.to_owned()), None];
+            seen.object.status.server_id.clone_from(&id[way]);
+        }),
+        (2, |seen, way| seen.object.deleting_since = [None, Some(minutes_ago(1))][way]),
+    ];
+    let effects = [&["TakeLease", "ClearLease", "SetProviderId", "RemoveFinalizer", "Rename"][..]];
     assert_guarded(&dimensions, &effects);
 }
 

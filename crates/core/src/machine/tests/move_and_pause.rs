@@ -123,6 +123,45 @@ fn move_waits_until_the_bootstrap_that_a_pause_ends_has_ended() {
 }
 
 #[test]
+fn move_waits_for_an_upkeep_that_may_change_something_and_for_no_look_at_a_mac_that_is_well() {
+    let current = |seen: &mut Observed, status: &str| {
+        let like = seen.object.status.conditions[0].clone();
+        let told = Condition { type_: "UpToDate".into(), status: status.into(), ..like };
+        seen.object.status.conditions.push(told);
+    };
+    let long_ago = || Upkeep::Idle(Some(Looked { at: minutes_ago(60), generation: Some(1) }));
+    let due = |status: &str| {
+        with(bootstrapped(), |seen| {
+            (seen.node, seen.upkeep) = (Some(node()), long_ago());
+            current(seen, status);
+            seen.object.status = told(seen);
+        })
+    };
+    let next = |seen: &Observed| decide(now(), seen, &Limits::default()).action;
+    let look = due("True");
+    assert_eq!(next(&look), Some(Action::StartUpkeep(server())), "two writes for nothing");
+    let unlooked = with(look.clone(), |seen| seen.upkeep = Upkeep::Idle(None));
+    let silent = with(look, |seen| {
+        seen.node = Some(silent(300));
+        seen.object.status = told(seen);
+    });
+    for outdated in [due("False"), unlooked, silent] {
+        assert_eq!(next(&outdated), Some(Action::BlockMove(true)));
+        let blocked = with(outdated, |seen| seen.object.move_is_blocked = true);
+        assert_eq!(next(&blocked), Some(Action::StartUpkeep(server())));
+        let running = with(blocked, |seen| seen.upkeep = Upkeep::Running);
+        assert_eq!(next(&running), None, "it is kept waiting");
+        let paused = Observed { bound: holding(true), ..paused(running.clone(), Pause::Cluster) };
+        let paused = with(paused, |seen| seen.object.status = told(seen));
+        assert_eq!(next(&paused), Some(Action::StopBootstrap));
+        let ended = with(paused, |seen| seen.upkeep = long_ago());
+        assert_eq!(next(&ended), Some(Action::BlockMove(false)));
+        let over = with(running, |seen| seen.upkeep = Upkeep::Ended(Upkept::Failed("x".into())));
+        assert_eq!(next(&over), Some(Action::BlockMove(false)));
+    }
+}
+
+#[test]
 fn a_status_that_was_wiped_is_rebuilt_from_the_node_without_touching_the_host() {
     // G11: after a move there is a provider ID and nothing else.
     let moved = with(prepared(), |seen| {

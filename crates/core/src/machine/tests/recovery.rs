@@ -160,7 +160,7 @@ fn a_reboot_that_is_refused_holds_up_neither_the_next_attempt_nor_the_exchange()
 #[test]
 fn a_reboot_that_was_granted_is_not_asked_for_again_though_nobody_sees_it() {
     // S12, V5: else the exchange would never come.
-    let granted = with(failed(3), |seen| seen.reboot_granted = true);
+    let granted = with(failed(3), |seen| seen.reboot = Reboot::Granted);
     assert_eq!(effect(&granted).action, None);
     let told = told(&granted);
     assert_eq!(told.bootstrap_reboot_issued, Some(true));
@@ -169,6 +169,35 @@ fn a_reboot_that_was_granted_is_not_asked_for_again_though_nobody_sees_it() {
     let due = later.object.status.next_attempt_at.expect("another attempt");
     let next = effect_at(due, &later);
     assert_eq!(next.action, Some(Action::StartBootstrap(server())));
+}
+
+#[test]
+fn a_reboot_that_nobody_answered_is_asked_for_again_only_once_it_would_be_over() {
+    // S12: it may have been granted; and V5: it holds nothing up for long.
+    let asked_at = |at| with(failed(3), |seen| seen.reboot = Reboot::Unanswered(at));
+    let asked = asked_at(now());
+    let at = |seconds| effect_at(now() + Duration::from_secs(seconds), &asked);
+    let waiting = at(239);
+    assert_eq!((waiting.action, waiting.reason), (None, Reason::Rebooting(3)));
+    // A look that comes of a wait reads the host: else nobody would see that it is rebooting.
+    let limits = Limits::default();
+    assert!(
+        !decide(now(), &with(asked.clone(), |s| s.object.status = told(s)), &limits)
+            .may_follow_a_read_of(limits.look, &limits)
+    );
+    // The next attempt is due at 240, and no answer is no refusal.
+    let lasting = refused("try", 9, 30, asked.clone());
+    for seen in [&asked, &refused(Action::REBOOT, 4, 3, lasting)] {
+        let due = effect_at(now() + Duration::from_secs(299), seen);
+        assert_eq!(due.action, None, "it may be on its way");
+        let over = effect_at(now() + Duration::from_mins(5), seen);
+        assert_eq!(over.action, Some(Action::StartBootstrap(server())));
+    }
+    let later = with(asked_at(minutes_ago(5)), |seen| {
+        seen.object.status.next_attempt_at = Some(now() + Duration::from_mins(1));
+    });
+    assert_eq!(effect(&later).action, Some(Action::Reboot(server())), "nobody saw one");
+    assert_eq!(told(&asked).bootstrap_reboot_issued, None, "not used up");
 }
 
 #[test]
@@ -250,6 +279,61 @@ fn a_host_is_exchanged_only_before_cluster_api_was_told_of_it() {
         seen.object.status.bootstrap_reboot_issued = Some(true);
     });
     assert_eq!(effect(&moved).action, None);
+}
+
+#[test]
+fn a_host_that_takes_no_name_of_its_pool_is_set_aside_and_holds_its_machine_no_more() {
+    // V5: wiped, and then locked: nobody waits for ever while good hosts idle.
+    let wiped = with_lease(releasing(40), |lease| {
+        (lease.wiped_at, lease.unwiped) = (Some(minutes_ago(35)), false);
+    });
+    let name = NameClass::releasing(&wiped.marker());
+    let next = |times, minutes| effect(&refused(Action::RENAME, times, minutes, wiped.clone()));
+    let in_pool = NameClass::pool("pool-", &server());
+    for (times, minutes) in [(6, 29), (5, 30)] {
+        assert_eq!(next(times, minutes).action, Some(rename(&name, &in_pool)));
+    }
+    let aside = next(6, 30);
+    assert_eq!(aside.action, Some(Action::NoteQuarantined(server())));
+    assert_eq!(aside.reason, Reason::Quarantined("it could not be renamed".into()));
+    let noted = with_lease(wiped, |lease| lease.quarantined = true);
+    assert_eq!(effect(&noted).action, Some(Action::ClearLease(server())));
+    // It is not taken once more for the name that it could not lose.
+    let given_up = with_lease(noted, |lease| lease.holder = LeaseHolder::Nobody);
+    assert_eq!(effect(&given_up).action, None);
+}
+
+/// A host in the pool that has no Lease, and that the object names all the same.
+fn half_swapped(change: impl FnOnce(&mut Host)) -> Observed {
+    let seen = with_host(bound("pool-1", Lease::free()), change);
+    with(seen, |seen| seen.object.status.server_id = Some(SERVER.into()))
+}
+
+#[test]
+fn an_exchange_that_the_system_before_us_left_half_done_is_finished() {
+    // LH1: it gave a host its pool name, and wiped it then, if it lived as long.
+    let take = |used| Action::TakeLease { server: server(), version: None, used };
+    let left = half_swapped(|_| {});
+    assert_eq!(effect(&left).action, Some(take(true)), "nobody adopts it with our disk");
+    let wiping = half_swapped(|host| host.state = HostState::Reinstalling);
+    assert_eq!(effect(&wiping).action, Some(take(false)));
+    let taken = with_lease(left.clone(), |lease| *lease = Lease { unwiped: true, ..ours() });
+    let unbound = decide(now(), &taken, &Limits::default());
+    assert_eq!(unbound.reason.word(), "HostReleased");
+    assert_eq!(told(&taken).server_id, None);
+    let noted = with(taken.clone(), |seen| {
+        seen.object.provider_id = prepared().object.provider_id;
+        seen.object.status = told(seen);
+    });
+    assert_eq!(effect(&noted).action, Some(Action::SetProviderId(None)));
+    assert_eq!(effect(&taken).action, Some(Action::ClearLease(server())));
+    // Cluster API knows the host: only its Lease is written, and no other host is looked for.
+    let provisioned = |seen| with(seen, |seen: &mut Observed| seen.object.machine_is_bound = true);
+    assert_eq!(effect(&provisioned(left)).action, Some(take(true)));
+    assert_eq!(effect(&provisioned(taken.clone())).action, Some(Action::ClearLease(server())));
+    let given_up = with_lease(provisioned(taken), |lease| lease.holder = LeaseHolder::Nobody);
+    let decision = effect(&given_up);
+    assert_eq!((decision.action, decision.reason.word()), (None, "NotOurs"));
 }
 
 #[test]

@@ -14,6 +14,7 @@ pub fn all() -> Vec<Row> {
         unwipeable_rows(),
         overdue_rows(),
         terminate_rows(),
+        doomed_rows(),
         ordered_rows(),
         gone_rows(),
     ]
@@ -61,20 +62,55 @@ fn builder_rows() -> Vec<Row> {
         ),
         (
             "GitHub does not tell whether the Mac's own runner has a job",
-            with(on_node(), |s| s.builder = Builder::Unknown),
+            github_silent(on_node(), false, 59),
+            None,
+            untold_job(),
+        ),
+        (
+            "GitHub does not tell for as long as a job may run",
+            github_silent(on_node(), false, 60),
+            Some(rename(NAME, &releasing)),
+            Reason::Releasing,
+        ),
+        (
+            "GitHub does not tell, and a job may run for ever",
+            with(github_silent(on_node(), false, 59), |s| s.object.drain_timeout = None),
+            None,
+            untold_job(),
+        ),
+        (
+            "GitHub does not tell for long, and a job may run for ever: its silence is no job",
+            with(github_silent(on_node(), false, 60), |s| s.object.drain_timeout = None),
+            Some(rename(NAME, &releasing)),
+            Reason::Releasing,
+        ),
+        (
+            "GitHub does not tell any more of a runner that had no job",
+            github_silent(on_node(), true, 4),
             None,
             Reason::Emptying,
         ),
         (
-            "GitHub tells nothing for long, and is not waited for",
-            with(on_node(), |s| {
-                s.builder = Builder::Unknown;
-                s.object.deleting_since = Some(minutes_ago(60));
-            }),
+            "GitHub does not tell for long of a runner that had no job: it is not waited for",
+            github_silent(on_node(), true, 5),
             Some(rename(NAME, &releasing)),
             Reason::Releasing,
         ),
     ]
+}
+
+/// A Mac that goes since so many minutes, and of whose own runner GitHub tells nothing now.
+fn github_silent(seen: Observed, was_idle: bool, minutes: u64) -> Observed {
+    with(seen, |seen| {
+        seen.builder = Builder::Unknown { was_idle };
+        seen.object.deleting_since = Some(minutes_ago(minutes));
+    })
+}
+
+fn untold_job() -> Reason {
+    let what = "from GitHub whether its own runner has a job (check GitHub and the app's Secret; \
+                without spec.ghActionsRunner nobody waits for it)";
+    Reason::CannotRead(what.into())
 }
 
 fn release_rows() -> Vec<Row> {
@@ -327,7 +363,32 @@ fn wiped_rows() -> Vec<Row> {
             Some(Action::RemoveFinalizer),
             Reason::Released,
         ),
+        (
+            "in the pool, its own, and no Lease keeps it from being adopted: maybe unwiped (LH1)",
+            named(deleting(bound(&in_pool, Lease::free()))),
+            Some(Action::TakeLease { server: server(), version: None, used: true }),
+            Reason::Releasing,
+        ),
+        (
+            "the same, and it is being wiped",
+            with_host(named(deleting(bound(&in_pool, Lease::free()))), |h| {
+                h.state = HostState::Reinstalling;
+            }),
+            Some(Action::RemoveFinalizer),
+            Reason::Released,
+        ),
+        (
+            "in the pool, its own, and its Lease given up",
+            named(deleting(bound(&in_pool, Lease { holder: LeaseHolder::Nobody, ..ours() }))),
+            Some(Action::RemoveFinalizer),
+            Reason::Released,
+        ),
     ]
+}
+
+/// The status still tells the host.
+fn named(seen: Observed) -> Observed {
+    with(seen, |seen| seen.object.status.server_id = Some(SERVER.into()))
 }
 
 /// Hosts that cannot be wiped, or renamed.
@@ -648,6 +709,49 @@ fn terminate_rows() -> Vec<Row> {
             refused(Action::DELETE[0], 1, 40, doomed(asked(40))),
             Some(Action::DeleteServer(server())),
             Reason::Terminating,
+        ),
+    ]
+}
+
+/// Hosts that are deleted later, and take no other name until then.
+fn doomed_rows() -> Vec<Row> {
+    let asked = |minutes| Lease { delete_requested_at: Some(minutes_ago(minutes)), ..ours() };
+    let scheduled = |lease| {
+        let doomed = with(deleting(bound(NAME, lease)), |s| s.object.terminate = true);
+        with_host(doomed, |h| (h.retiring, h.state) = (true, HostState::Stuck("locked".into())))
+    };
+    let aside = |lease| Lease { quarantined: true, ..lease };
+    let given_up = Lease { holder: LeaseHolder::Nobody, ..aside(asked(31)) };
+    vec![
+        (
+            "scheduled, and its name refused for a while",
+            after(Action::RENAME, scheduled(asked(29))),
+            Some(rename(NAME, &NameClass::releasing(&fresh().marker()))),
+            Reason::DeletionScheduled,
+        ),
+        (
+            "scheduled, and its name refused for half an hour: nobody waits until it goes (P15)",
+            after(Action::RENAME, scheduled(asked(30))),
+            Some(Action::NoteQuarantined(server())),
+            Reason::DeletionScheduled,
+        ),
+        (
+            "scheduled, set aside by its Lease, and something is left of it",
+            with(scheduled(aside(asked(31))), |s| s.identity = whole_identity()),
+            Some(Action::DeleteIdentity { part: Identity::Token, exactly: exactly() }),
+            Reason::CleaningUp,
+        ),
+        (
+            "scheduled, and set aside by its Lease",
+            scheduled(aside(asked(31))),
+            Some(Action::ClearLease(server())),
+            Reason::Releasing,
+        ),
+        (
+            "scheduled, set aside by its Lease, given up",
+            scheduled(given_up),
+            Some(Action::RemoveFinalizer),
+            Reason::DeletionScheduled,
         ),
     ]
 }

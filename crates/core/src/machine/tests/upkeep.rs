@@ -44,7 +44,14 @@ fn tell(seen: &mut Observed) {
 }
 
 fn next(seen: &Observed) -> Decision {
-    decide(now(), seen, &Limits::default())
+    next_at(now(), seen)
+}
+
+/// What comes once `clusterctl move` was told to wait or to come.
+fn next_at(now: Timestamp, seen: &Observed) -> Decision {
+    let decision = decide(now, seen, &Limits::default());
+    let Some(Action::BlockMove(block)) = decision.action else { return decision };
+    decide(now, &with(seen.clone(), |s| s.object.move_is_blocked = block), &Limits::default())
 }
 
 fn recorded(seen: &Observed) -> ScalewayAppleSiliconMachineStatus {
@@ -173,7 +180,7 @@ fn a_mac_whose_updates_fail_too_often_says_so_and_is_tried_rarely_but_never_give
     let looked = Looked { at: now(), generation: seen.object.generation };
     seen.object.status = status;
     seen.upkeep = Upkeep::Idle(Some(looked));
-    let after = |minutes| decide(now() + Duration::from_mins(minutes), &seen, &Limits::default());
+    let after = |minutes| next_at(now() + Duration::from_mins(minutes), &seen);
     assert_eq!((after(0).action, after(59).action), (None, None));
     assert_eq!(after(60).action, Some(Action::StartUpkeep(server())));
     seen.object.generation = Some(2);

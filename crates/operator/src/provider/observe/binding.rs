@@ -8,13 +8,13 @@ use applecart_api::ids::{ServerId, Zone};
 use applecart_api::keys::lease as key;
 use applecart_api::name_class::NameClass;
 use applecart_core::machine::{
-    Bound, Candidate, Candidates, Host, HostRead, HostState, Lease, LeaseHolder, Observed,
+    Bound, Candidate, Candidates, Host, HostRead, HostState, Lease, LeaseHolder, Observed, Release,
 };
 use applecart_scaleway::{ErrorKind, Server, ServerStatus};
 use futures::TryFutureExt;
 use k8s_openapi::api::coordination::v1::Lease as StoredLease;
-use kube::Api;
 use kube::api::ListParams;
+use kube::{Api, ResourceExt};
 use tokio::time::Instant;
 
 use super::{Turn, chain, names};
@@ -170,13 +170,20 @@ async fn lease_of(
     Ok(lease.map(|lease| leases::read(&lease, Some(&turn.seen.object.uid))))
 }
 
-/// Hosts that carry our name or our marker, whatever became of their Lease.
+/// Hosts that carry our name or our marker, whatever became of their Lease; but for one that a
+/// living object gave up, and that was set aside because it takes no other name.
 fn named_ours<'a>(seen: &Observed, candidates: &'a [Arc<Candidate>]) -> Vec<&'a Candidate> {
     let marker = seen.marker();
     let names =
         [seen.object.name.clone(), NameClass::claiming(&marker), NameClass::releasing(&marker)];
+    let living = seen.object.deleting_since.is_none();
+    let given_up = |candidate: &Candidate| {
+        let Candidate { host, lease } = candidate;
+        living && lease.quarantined && seen.release_of(host) == Release::Marked
+    };
     let candidates = candidates.iter().map(|candidate| &**candidate);
-    candidates.filter(|candidate| names.contains(&candidate.host.name)).collect()
+    let named = candidates.filter(|candidate| names.contains(&candidate.host.name));
+    named.filter(|candidate| !given_up(candidate)).collect()
 }
 
 async fn list(context: &Context, zone: &Zone, age: Age) -> Result<Snapshot, Unlisted> {
@@ -187,11 +194,34 @@ async fn list(context: &Context, zone: &Zone, age: Age) -> Result<Snapshot, Unli
     let whole = async {
         let servers = context.scaleway.list_servers(zone).await.map_err(failed)?;
         let leases = every_lease(context).await;
-        let leases = leases.map_err(|e| Unlisted { why: chain(&e), no_zone: false })?;
+        let mut leases = leases.map_err(|e| Unlisted { why: chain(&e), no_zone: false })?;
         let hosts: Vec<Host> = servers.iter().map(host).collect();
+        for (server, owner) in half_released(context, &hosts) {
+            let holder = LeaseHolder::Other(owner);
+            leases.entry(server).or_insert_with(|| Lease { holder, ..Lease::free() });
+        }
         Ok::<_, Unlisted>(Snapshot::new(hosts, leases))
     };
     context.zones.get(zone, age, whole).await
+}
+
+/// LH1: hosts that objects still name, although these bear other names by now, and who. Until their
+/// Leases say so, none of them is free.
+fn half_released(context: &Context, hosts: &[Host]) -> Vec<(ServerId, String)> {
+    let listed: BTreeMap<&ServerId, &str> =
+        hosts.iter().map(|host| (&host.id, host.name.as_str())).collect();
+    let mut found = vec![];
+    for object in context.store.state() {
+        let renamed = |server: &ServerId| {
+            listed.get(server).is_some_and(|name| {
+                let is_plain = matches!(NameClass::read(name, ""), NameClass::Other(_));
+                is_plain && *name != object.name_any()
+            })
+        };
+        let servers = names::servers(&object).into_iter().filter(renamed);
+        found.extend(servers.map(|server| (server, names::display(&object))));
+    }
+    found
 }
 
 /// What all Leases of hosts say, page by page: as Kubernetes tells them, they are large.
@@ -270,10 +300,10 @@ pub async fn read_host(context: &Context, turn: &mut Turn, server: ServerId, lea
 }
 
 /// A deleted host answers 403, and so does a key without rights: gone means also absent from two
-/// complete lists, taken at different times; lists that show nothing at all are far apart (S10).
+/// complete lists, taken at different times; lists that show none of ours are far apart (S10).
 async fn absent(context: &Context, zone: &Zone, server: &ServerId, said: String) -> HostRead {
     let limits = &context.settings.limits;
-    let apart = Apart { usual: limits.look, empty: limits.patience };
+    let apart = Apart { usual: limits.look, strange: limits.patience };
     match list(context, zone, Age::Fresh).await {
         Err(Unlisted { why, .. }) => HostRead::Failed(why),
         Ok(snapshot) => match context.zones.look_for(server, &snapshot, apart).await {

@@ -136,6 +136,16 @@ impl<'a> Case<'a> {
         named && !known && self.lease.is_some_and(anothers)
     }
 
+    /// LH1: in the pool without a Lease, and the object's own: it counts as used unless it is being
+    /// wiped.
+    fn is_half_done(&self, used: bool) -> bool {
+        let object = &self.seen.object;
+        let known = object.status.server_id.is_some() || object.provider_id.is_some();
+        let unleased = self.lease.is_some_and(|lease| lease.version.is_none());
+        let wiped = self.host.is_some_and(|host| host.state == HostState::Reinstalling);
+        known && unleased && self.is_one_of(&[Release::InPool]) && (used != wiped)
+    }
+
     fn guest(&self, name: &str) -> Option<&Guest> {
         self.seen.guests.iter().find(|guest| guest.name == name)
     }
@@ -316,7 +326,10 @@ fn may_order(case: &Case<'_>, action: &Action) -> bool {
 
 fn may_lease(case: &Case<'_>, action: &Action) -> bool {
     let (seen, object) = (case.seen, &case.seen.object);
-    let refused = seen.trouble.as_ref().is_some_and(|t| t.tried == Action::RENAME);
+    let rename = |tried: &str| tried == Action::RENAME;
+    let refused = seen.trouble.as_ref().is_some_and(|trouble| {
+        rename(trouble.tried) || trouble.streaks.iter().any(|streak| rename(streak.tried))
+    });
     let state = case.host.map(|host| &host.state);
     match action {
         Action::TakeLease { used, .. } => {
@@ -324,7 +337,7 @@ fn may_lease(case: &Case<'_>, action: &Action) -> bool {
             let ours = case.is_one_of(&[Release::NotBegun, Release::Marked]) && *used;
             let chosen = matches!(seen.bound, Bound::Unbound(Candidates::Listed(_)));
             let ours = ours && !case.is_left_by_another();
-            case.may_act() && free && (ours || (chosen && case.living))
+            case.may_act() && free && (ours || case.is_half_done(*used) || (chosen && case.living))
         }
         Action::NoteMarked(_) => {
             let claiming = NameClass::claiming(&seen.marker());
@@ -360,7 +373,8 @@ fn may_lease(case: &Case<'_>, action: &Action) -> bool {
         // S5: nothing of ours was ever on it.
         Action::ReturnLease(_) => {
             let marked = case.lease.is_some_and(|lease| lease.marked_at.is_some());
-            let elsewhere = case.is_one_of(&[Release::InPool, Release::NotOurs]);
+            let elsewhere = [Release::InPool, Release::NotOurs, Release::Quarantined];
+            let elsewhere = case.is_one_of(&elsewhere);
             case.living && case.holds() && marked && object.provider_id.is_none() && elsewhere
         }
         Action::LeaveLease(_) => case.is_left() && object.deleted_for_move,
@@ -489,7 +503,9 @@ fn may_let_go(case: &Case<'_>) -> bool {
             let wiped = case.is_one_of(&[Release::Marked]) && case.is_wiped();
             let aside = [Release::InPool, Release::Quarantined, Release::NotOurs];
             let done = wiped || case.is_quarantined() || case.has_no_way();
-            !case.holds() && (done || case.is_one_of(&aside) || case.is_left_by_another())
+            let kept = !case.is_half_done(true);
+            let aside = case.is_one_of(&aside) && kept;
+            !case.holds() && (done || aside || case.is_left_by_another())
         }
     };
     returned && (bare || namesake)
