@@ -511,9 +511,9 @@ impl Observed {
         }
     }
 
-    /// LH1: the system before us gave a host its pool name first, and asked for its wipe then. Of one
-    /// that the object still names, and that no Lease keeps from being adopted, nobody knows whether
-    /// it came to that.
+    /// LH1: the system before us gave a host its pool name first, and asked for its wipe then. Of
+    /// one that the object still names, and that no Lease keeps from being adopted, nobody knows
+    /// whether it came to that.
     #[must_use]
     pub fn is_half_released(&self, host: &Host, lease: &Lease) -> bool {
         let known = self.object.status.server_id.is_some() || self.object.provider_id.is_some();

@@ -1,5 +1,5 @@
-//! What GitHub told last of the runners of Macs that go. In memory: losing it costs a wait, as for a
-//! job.
+//! What GitHub told last of the runners of Macs that go. In memory: losing it costs a wait, as for
+//! a job.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use applecart_api::ids::{CrUid, ServerId};
 use applecart_core::machine::Reboot;
 
-/// Of each object: which host was to be rebooted last, after how many failures, and what came of it.
+/// Of each object: which host was to be rebooted last, after how many failures, and what came of
+/// it.
 #[derive(Debug, Default)]
 pub struct Reboots(Mutex<BTreeMap<CrUid, (ServerId, u32, Reboot)>>);
 

@@ -182,8 +182,8 @@ fn named_ours<'a>(seen: &Observed, candidates: &'a [Arc<Candidate>]) -> Vec<&'a 
         living && lease.quarantined && seen.release_of(host) == Release::Marked
     };
     let candidates = candidates.iter().map(|candidate| &**candidate);
-    let named = candidates.filter(|candidate| names.contains(&candidate.host.name));
-    named.filter(|candidate| !given_up(candidate)).collect()
+    let ours = candidates.filter(|candidate| names.contains(&candidate.host.name));
+    ours.filter(|candidate| !given_up(candidate)).collect()
 }
 
 async fn list(context: &Context, zone: &Zone, age: Age) -> Result<Snapshot, Unlisted> {
