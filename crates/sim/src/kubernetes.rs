@@ -30,6 +30,7 @@ mod discovery;
 mod document;
 mod event;
 mod gate;
+mod format;
 mod jsonpath;
 mod kind;
 mod list;
