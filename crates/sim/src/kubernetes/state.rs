@@ -102,6 +102,14 @@ impl State {
 
     /// The object at `key`, or 404.
     pub fn find(&self, kind: &Kind, key: &ObjectKey) -> Result<Arc<Value>, Refusal> {
+    /// Who this token stands for, if it opens this server at `now`.
+    pub fn identify(&self, token: &str, now: Timestamp) -> Option<Identity> {
+        let grant = self.tokens.find(token, now)?;
+        let object = |uid: &String| self.store.get(self.store.by_uid(uid)?);
+        let alive = |uid: &String| object(uid).is_some_and(|object| grant.survives(object, now));
+        grant.bound_to.iter().all(alive).then(|| grant.identity.clone())
+    }
+
         self.store.get(key).cloned().ok_or_else(|| Refusal::not_found(kind, &key.name))
     }
 

@@ -6,12 +6,12 @@ use applecart_sim::kubernetes::Identity;
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use kube::api::{Api, DeleteParams, ListParams, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use secrecy::SecretString;
 use serde_json::json;
 
-use crate::fixture::{admin, code, pod, refused, server};
+use crate::fixture::{admin, code, merge, pod, refused, server};
 
 #[tokio::test(start_paused = true)]
 async fn a_service_accounts_token_works_until_its_secret_goes() {
@@ -48,6 +48,75 @@ async fn a_requested_token_ends_with_its_time() {
     nodes.list(&ListParams::default()).await.unwrap();
     tokio::time::advance(Duration::from_mins(10)).await;
     assert_eq!(refused(nodes.list(&ListParams::default()).await), code(401, "Unauthorized"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_for_somebody_else_opens_nothing_here() {
+    let server = server();
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(admin(&server));
+    let own = "https://kubernetes.default.svc";
+    for (audiences, opens) in [
+        (json!([]), true),
+        (json!(["vault"]), false),
+        (json!([own]), true),
+        (json!(["vault", own]), true),
+    ] {
+        let request = json!({"metadata": {}, "spec": {"audiences": audiences}});
+        let request = serde_json::from_value(request).unwrap();
+        let create = PostParams::default();
+        let answer = accounts.create_token_request("default", &create, &request).await.unwrap();
+        assert!(!answer.spec.audiences.is_empty(), "it tells whom it is for");
+        let token = SecretString::from(answer.status.unwrap().token);
+        let nodes: Api<Node> = Api::all(server.client_with_token(token));
+        let listed = nodes.list(&ListParams::default()).await;
+        if opens {
+            listed.unwrap();
+        } else {
+            assert_eq!(refused(listed), code(401, "Unauthorized"), "{audiences}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_outlives_the_deletion_of_what_it_is_bound_to_by_a_minute() {
+    let server = server();
+    let client = admin(&server);
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
+    let bears = async |token: &SecretString| {
+        let nodes: Api<Node> = Api::all(server.client_with_token(token.clone()));
+        nodes.list(&ListParams::default()).await.is_ok()
+    };
+    let delete = DeleteParams::default();
+    let mut graceful = pod("one", Some("mac"));
+    graceful.spec.as_mut().unwrap().termination_grace_period_seconds = Some(30);
+    pods.create(&PostParams::default(), &graceful).await.unwrap();
+    let token = bound(&client, "Pod", "one", "").await.unwrap();
+    pods.delete("one", &delete).await.unwrap();
+    // A Pod is deleted when its grace is over.
+    tokio::time::advance(Duration::from_secs(90)).await;
+    assert!(bears(&token).await);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(!bears(&token).await, "the Pod is there and should not be");
+    // An account that somebody holds.
+    let free = bound_to_nothing(&client).await;
+    let hold = json!({"metadata": {"finalizers": ["test.dev/held"]}});
+    accounts.patch("default", &PatchParams::default(), &merge(&hold)).await.unwrap();
+    accounts.delete("default", &delete).await.unwrap();
+    tokio::time::advance(Duration::from_mins(1)).await;
+    assert!(bears(&free).await);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(!bears(&free).await);
+}
+
+/// A token of `default` that nothing else than its account ends.
+async fn bound_to_nothing(client: &Client) -> SecretString {
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
+    let request = json!({"metadata": {}, "spec": {"audiences": []}});
+    let request = serde_json::from_value(request).unwrap();
+    let create = PostParams::default();
+    let answer = accounts.create_token_request("default", &create, &request).await.unwrap();
+    SecretString::from(answer.status.unwrap().token)
 }
 
 /// Asks for a token of `default` that is bound to the object of this kind, name and uid.
