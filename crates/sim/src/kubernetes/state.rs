@@ -33,6 +33,8 @@ pub(crate) struct Ask {
     pub now: Timestamp,
     pub target: Target,
     pub options: Options,
+    /// Whether roles are asked.
+    pub enforced: bool,
 }
 
 impl Ask {
@@ -100,8 +102,6 @@ impl State {
         self.calls
     }
 
-    /// The object at `key`, or 404.
-    pub fn find(&self, kind: &Kind, key: &ObjectKey) -> Result<Arc<Value>, Refusal> {
     /// Who this token stands for, if it opens this server at `now`.
     pub fn identify(&self, token: &str, now: Timestamp) -> Option<Identity> {
         let grant = self.tokens.find(token, now)?;
@@ -110,6 +110,8 @@ impl State {
         grant.bound_to.iter().all(alive).then(|| grant.identity.clone())
     }
 
+    /// The object at `key`, or 404.
+    pub fn find(&self, kind: &Kind, key: &ObjectKey) -> Result<Arc<Value>, Refusal> {
         self.store.get(key).cloned().ok_or_else(|| Refusal::not_found(kind, &key.name))
     }
 
