@@ -27,7 +27,7 @@ use rand::{Rng, SeedableRng};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub use fault::{Class, Edge, Fault, possible};
+pub use fault::{Class, Edge, Fault, Terms, possible};
 pub use mac::GatedDial;
 pub use tart::GatedTart;
 pub use told::Told;
@@ -375,7 +375,7 @@ impl Faults {
         process: Process,
         edge: Edge,
         class: Class,
-        conditional: bool,
+        terms: Terms,
         call: impl FnOnce() -> String,
     ) -> Option<Entry> {
         let mut state = self.state();
@@ -393,7 +393,7 @@ impl Faults {
         }
         let number = state.next;
         state.next += 1;
-        let possible = possible(edge, class, conditional);
+        let possible = possible(edge, class, terms);
         let fault = state.draw(&Ahead { number, class, possible });
         state.injected += usize::from(fault.is_some());
         let at = state.began.elapsed();
@@ -418,7 +418,7 @@ impl Faults {
             self.ring(&mut state, &process);
         }
         let call = call();
-        let step = Step { number, at, process, edge, class, conditional, call, answer, fault };
+        let step = Step { number, at, process, edge, class, terms, call, answer, fault };
         state.steps.push_back(step);
         if matches!(state.plan, Plan::Chaos { .. }) && state.steps.len() > KEPT_IN_CHAOS {
             state.forget_the_first();
@@ -511,7 +511,7 @@ mod tests {
         let faults = Faults::new(Plan::Chosen(Box::new(choose)));
         let write = |process| {
             let call = || "create pods".to_owned();
-            faults.enter(process, Edge::Kubernetes, Class::Effect, false, call).unwrap()
+            faults.enter(process, Edge::Kubernetes, Class::Effect, Terms::Plain, call).unwrap()
         };
         while write(Process::Provider).fault != Some(Fault::CrashAfter) {}
         let steps = faults.state().next;
@@ -528,7 +528,7 @@ mod tests {
         let faults = Faults::new(Plan::Chosen(Box::new(|_| None)));
         let write = |process, class| {
             let call = || "patch nodes a".to_owned();
-            let _step = faults.enter(process, Edge::Kubernetes, class, false, call);
+            let _step = faults.enter(process, Edge::Kubernetes, class, Terms::Plain, call);
         };
         for _ in 1..MOST_EFFECTS_A_MINUTE {
             write(Process::Provider, Class::Effect);
@@ -575,7 +575,8 @@ mod tests {
         let faults = Faults::new(Plan::Chaos { seed: 1, one_in: u32::MAX, speed: 1.0 });
         for number in 0..10 * KEPT_IN_CHAOS {
             let call = || "get pods".to_owned();
-            let entry = faults.enter(Process::Provider, Edge::Kubernetes, Class::Read, false, call);
+            let (who, edge) = (Process::Provider, Edge::Kubernetes);
+            let entry = faults.enter(who, edge, Class::Read, Terms::Plain, call);
             let key = u64::try_from(number).unwrap();
             let step = entry.unwrap().number;
             faults.state().open.insert((Process::Provider, key), step);

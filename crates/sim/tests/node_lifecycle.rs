@@ -172,6 +172,20 @@ async fn a_pod_leaves_a_silent_node_when_its_toleration_is_over_and_its_finalize
 }
 
 #[tokio::test(start_paused = true)]
+async fn pods_of_a_node_that_says_itself_that_it_is_not_ready_are_as_ready_as_their_agent_says() {
+    // The real controller speaks for Pods only where it speaks for their Node.
+    let cluster = Cluster::new().await;
+    cluster.pod("usual", &json!([]), &json!([])).await;
+    cluster.beat_for("False", 120).await;
+    assert_eq!(cluster.keys().await, both(NOT_READY));
+    assert_eq!(cluster.condition("usual", "Ready").await.unwrap().status, "True");
+    sleep(Duration::from_mins(1)).await;
+    assert_eq!(cluster.keys().await, both(UNREACHABLE));
+    let told = cluster.condition("usual", "Ready").await.unwrap().status;
+    assert_eq!(told, "True", "it was not Ready before it fell silent");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pod_whose_node_is_heard_of_in_time_stays_and_its_time_begins_anew() {
     let cluster = Cluster::new().await;
     cluster.pod("usual", &json!([]), &json!([])).await;

@@ -22,13 +22,22 @@ const VALUES: &[(&str, &str)] = &[
     (r#"printf "system:serviceaccounts:%s" .Release.Namespace"#, "system:serviceaccounts:default"),
     (r#"include "applecart.full" ."#, "applecart"),
     (".Release.Namespace", NAMESPACE),
-    ("$.Release.Namespace", NAMESPACE),
     (".Values.runnersFleet.namespace", NAMESPACE),
-    // Of the Services for Macs.
-    (".namespace", NAMESPACE),
     // In a loop over namespaces: there is one.
     (".", NAMESPACE),
 ];
+
+/// What a world has although the chart leaves it out by default.
+const ON: &[&str] = &[".Values.runnersFleet.enabled"];
+
+/// What the chart says when nobody says otherwise, as in a world.
+fn defaults() -> &'static Value {
+    static DEFAULTS: LazyLock<Value> = LazyLock::new(|| {
+        let text = include_str!("../../../chart/values.yaml");
+        serde_saphyr::from_str(text).expect("the chart's values are YAML")
+    });
+    &DEFAULTS
+}
 
 /// The chart's roles and who has them.
 pub fn roles() -> &'static [Value] {
@@ -41,12 +50,18 @@ pub fn roles() -> &'static [Value] {
 fn rendered(template: &str) -> Vec<Value> {
     let mut known: Vec<(String, String)> = vec![];
     let mut documents = vec![String::new()];
+    let mut blocks = vec![Block { is_on: true, dot: &Value::Null }];
     for line in template.lines() {
         let trimmed = line.trim();
+        let control = trimmed.strip_prefix("{{-").map(|rest| rest.trim_end_matches("}}").trim());
+        if enter_or_leave(&mut blocks, control.unwrap_or_default())
+            || !blocks.last().is_some_and(|block| block.is_on)
+        {
+            continue;
+        }
         if trimmed == "---" {
             documents.push(String::new());
-        } else if let Some(control) = trimmed.strip_prefix("{{-") {
-            let control = control.trim_end_matches("}}").trim();
+        } else if let Some(control) = control {
             if let Some((variable, expression)) = control.split_once(" := ")
                 && let Some(value) = value(expression, &known)
             {
@@ -65,6 +80,56 @@ fn rendered(template: &str) -> Vec<Value> {
         .collect();
     objects.iter_mut().for_each(give_to_second);
     objects
+}
+
+/// A part of a template that is there on some condition.
+struct Block {
+    is_on: bool,
+    /// What paths in it begin at.
+    dot: &'static Value,
+}
+
+/// Whether a line begins or ends a block.
+fn enter_or_leave(blocks: &mut Vec<Block>, control: &str) -> bool {
+    let Some(around) = blocks.last() else { panic!("an end without a beginning") };
+    let (word, expression) = control.split_once(' ').unwrap_or((control, ""));
+    let said = found(expression, around.dot);
+    let dot = match word {
+        "end" => {
+            blocks.pop();
+            return true;
+        }
+        "if" => around.dot,
+        "with" => said.unwrap_or(&Value::Null),
+        "range" => &Value::Null,
+        "else" => panic!("teach this what `else` is"),
+        _ => return false,
+    };
+    let is_on = around.is_on && (ON.contains(&expression) || said.is_none_or(is_something));
+    blocks.push(Block { is_on, dot });
+    true
+}
+
+/// The value at a path; `None` for what is no path, and is there in a world.
+fn found(expression: &str, dot: &'static Value) -> Option<&'static Value> {
+    let (from, path) = match expression.strip_prefix(".Values.") {
+        Some(path) => (defaults(), path),
+        None => (dot, expression.strip_prefix('.')?),
+    };
+    let is_path = !path.contains(|c: char| c.is_whitespace());
+    is_path.then(|| path.split('.').fold(from, |value, field| &value[field]))
+}
+
+/// What Helm takes for true.
+fn is_something(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Bool(yes) => *yes,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+    }
 }
 
 /// What an expression comes to. A later variable hides an earlier one of its name.
@@ -121,6 +186,35 @@ fn give_to_second(object: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_has_a_role_for_what_a_world_does_without() {
+        let names: Vec<&str> =
+            roles().iter().filter_map(|role| role["metadata"]["name"].as_str()).collect();
+        for of in ["fleet-spread", "tailscale-egress", "clusters"] {
+            assert!(!names.contains(&format!("{PROVIDER}-{of}").as_str()), "{of} in {names:?}");
+        }
+        assert!(names.contains(&format!("{PROVIDER}-cluster-info").as_str()), "{names:?}");
+    }
+
+    #[test]
+    fn a_block_is_left_out_with_all_that_is_in_it() {
+        let role = |name: &str| {
+            format!("---\napiVersion: rbac.authorization.k8s.io/v1\nmetadata: {{name: {name}}}\n")
+        };
+        let all = ["before", "left", "below", "with", "kept", "after"].map(role);
+        let [before, left, below, with, kept, after] = &all;
+        let template = format!(
+            "{before}{{{{- if .Values.macosFleet.enabled }}}}\n{left}\
+             {{{{- with .Values.image }}}}\n{below}{{{{- end }}}}\n{{{{- end }}}}\n\
+             {{{{- with .Values.macosFleet.tailscaleEgress }}}}\n{with}\
+             {{{{- if .enabled }}}}\n{left}{{{{- end }}}}\n{{{{- end }}}}\n\
+             {{{{- if .Values.runnersFleet.enabled }}}}\n{kept}{{{{- end }}}}\n{after}"
+        );
+        let names: Vec<Value> =
+            rendered(&template).iter().map(|role| role["metadata"]["name"].clone()).collect();
+        assert_eq!(names, ["before", "with", "kept", "after"]);
+    }
 
     #[test]
     fn every_role_of_the_chart_is_understood() {

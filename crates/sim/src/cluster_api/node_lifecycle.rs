@@ -2,7 +2,8 @@
 //! Pods on Nodes that are not well or that are no more.
 //!
 //! # Flow
-//! A silent Node's conditions turn Unknown and its Pods are not Ready any more; a Node that is not
+//! A silent Node's conditions turn Unknown and its Pods are not Ready any more, if it was Ready;
+//! those of a Node that says itself that it is not Ready are as its agent tells. A Node that is not
 //! Ready is tainted; a Pod that does not tolerate that, or not for longer, is deleted; so is, by
 //! force, one whose Node is gone.
 //!

@@ -122,15 +122,27 @@ pub enum Class {
     Event,
 }
 
-/// What can go wrong with a call. `conditional`: it names the version that it is meant for.
+/// What there is to know of a call beside its class.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Terms {
+    /// Nothing.
+    Plain,
+    /// A write that names the version or the uid that it is meant for.
+    Conditional,
+    /// A read that no older answer could stand for: a watch, or one that nobody asked within the
+    /// last minute.
+    Fresh,
+}
+
+/// What can go wrong with a call.
 #[must_use]
-pub fn possible(edge: Edge, class: Class, conditional: bool) -> &'static [Fault] {
+pub fn possible(edge: Edge, class: Class, terms: Terms) -> &'static [Fault] {
     use Fault::{
         Coalesce, Conflict, CrashAfter, CrashBefore, CrashDuring, Cut, Denied, Drop, Error, Fails,
         Gone, Late, LostAnswer, Reboot, Slow, Stale, TimeOut, Twice,
     };
     match (class, edge) {
-        (Class::Effect | Class::Heartbeat, Edge::Kubernetes) if conditional => {
+        (Class::Effect | Class::Heartbeat, Edge::Kubernetes) if terms == Terms::Conditional => {
             &[CrashBefore, CrashAfter, Error, Denied, Conflict, TimeOut, LostAnswer, Late, Slow]
         }
         (Class::Effect | Class::Heartbeat, Edge::Kubernetes | Edge::Scaleway | Edge::Github) => {
@@ -141,6 +153,11 @@ pub fn possible(edge: Edge, class: Class, conditional: bool) -> &'static [Fault]
         }
         (Class::Effect | Class::Heartbeat, Edge::Tart) => {
             &[CrashBefore, CrashDuring, CrashAfter, Error, TimeOut, LostAnswer, Slow]
+        }
+        (Class::Read, Edge::Kubernetes | Edge::Scaleway | Edge::Github)
+            if terms == Terms::Fresh =>
+        {
+            &[Error, Denied, TimeOut, Slow]
         }
         (Class::Read, Edge::Kubernetes | Edge::Scaleway | Edge::Github) => {
             &[Error, Denied, TimeOut, Stale, Slow]
@@ -162,7 +179,10 @@ mod tests {
             let edges = [Edge::Kubernetes, Edge::Scaleway, Edge::Ssh, Edge::Tart, Edge::Github];
             let classes = [Class::Effect, Class::Heartbeat, Class::Read, Class::Event];
             let happens = edges.iter().any(|edge| {
-                classes.iter().any(|class| possible(*edge, *class, true).contains(fault))
+                classes.iter().any(|class| {
+                    possible(*edge, *class, Terms::Plain).contains(fault)
+                        || possible(*edge, *class, Terms::Conditional).contains(fault)
+                })
             });
             assert!(happens, "{fault} can happen nowhere");
         }

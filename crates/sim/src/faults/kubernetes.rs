@@ -6,7 +6,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::fault::{Class, Edge, Fault};
+use super::fault::{Class, Edge, Fault, Terms};
 use super::trace::Process;
 use super::{Faults, HELD, SERVER_TIMEOUT, SLOW, STALE};
 use crate::kubernetes::{Call, Delivery, Gate, Refusal, Verb, Verdict};
@@ -46,7 +46,7 @@ impl Gate for Faults {
         if self.is_gone_for(&process) {
             return Delivery::Cut;
         }
-        let entry = self.enter(process, Edge::Kubernetes, Class::Event, false, || {
+        let entry = self.enter(process, Edge::Kubernetes, Class::Event, Terms::Plain, || {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
             let version = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
             format!("{event} {} {name} at {version}", call.resource)
@@ -82,8 +82,7 @@ impl Faults {
             return self.state().dying.contains(&process).then_some(Fault::CrashBefore);
         }
         let who = process.clone();
-        let entry =
-            self.enter(who, Edge::Kubernetes, class, call.conditional, || call.to_string())?;
+        let entry = self.enter(who, Edge::Kubernetes, class, terms(call), || call.to_string())?;
         self.state().open.insert((process, call.number), entry.number);
         entry.fault
     }
@@ -97,6 +96,15 @@ fn class(process: &Process, call: &Call) -> Class {
     let node = call.resource == "nodes" && call.subresource.as_deref() == Some("status");
     let beats = matches!(process, Process::Agent(_)) && call.verb != Verb::Create;
     if beats && (lease || node) { Class::Heartbeat } else { Class::Effect }
+}
+
+/// A watch shows what it can; what it missed, it tells when it comes.
+fn terms(call: &Call) -> Terms {
+    match call.verb {
+        Verb::Watch => Terms::Fresh,
+        _ if call.conditional => Terms::Conditional,
+        _ => Terms::Plain,
+    }
 }
 
 /// No server keeps a request for ever: it says so when its own time is up.
@@ -115,8 +123,6 @@ fn verdict(call: &Call, fault: Fault) -> Verdict {
         Fault::Conflict => {
             refuse(409, "Conflict", &format!("the object of `{call}` has been modified"))
         }
-        // A watch shows what it can; what it missed, it tells when it comes.
-        Fault::Stale if call.verb == Verb::Watch => Verdict::Pass,
         Fault::Stale => Verdict::Stale(STALE.saturating_sub(Duration::from_nanos(1))),
         Fault::CrashDuring
         | Fault::Late
@@ -192,6 +198,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_watch_is_never_stale_and_no_such_fault_is_counted() {
+        let faults = Faults::new(Plan::Chosen(Box::new(|_| Some(Fault::Stale))));
+        let provider = || Identity::service_account("default", "provider");
+        let watch = call(provider(), Verb::Watch, "nodes", "default");
+        assert_eq!(faults.pass(&watch).await, Verdict::Pass);
+        let told = faults.look(|steps| (steps[0].fault, steps[0].possible()));
+        assert_eq!(told.0, None);
+        assert!(!told.1.contains(&Fault::Stale));
+        assert_eq!(faults.counts().0, 0);
+        let list = call(provider(), Verb::List, "nodes", "default");
+        assert!(matches!(faults.pass(&list).await, Verdict::Stale(_)));
+        assert_eq!(faults.counts().0, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_api_server_that_is_gone_answers_none_of_those_under_test_until_it_is_back() {
         let faults = calm();
         let get = |who: Identity| call(who, Verb::Get, "nodes", "default");
@@ -232,13 +253,13 @@ mod tests {
         let provider = || Identity::service_account("default", "provider");
         let write = call(provider(), Verb::Update, "nodes", "default");
         let unperformed = |verdict| matches!(verdict, Verdict::FailBefore(_) | Verdict::HangBefore);
-        for fault in possible(Edge::Kubernetes, Class::Effect, false) {
+        for fault in possible(Edge::Kubernetes, Class::Effect, Terms::Plain) {
             let faults = Faults::new(Plan::Chosen(Box::new(move |_| Some(*fault))));
             faults.lose_api_server(HOUR);
             assert!(unperformed(faults.pass(&write).await), "{fault}");
         }
         let read = call(provider(), Verb::Get, "nodes", "default");
-        for fault in possible(Edge::Kubernetes, Class::Read, false) {
+        for fault in possible(Edge::Kubernetes, Class::Read, Terms::Plain) {
             let faults = Faults::new(Plan::Chosen(Box::new(move |_| Some(*fault))));
             faults.lose_api_server(HOUR);
             assert!(unperformed(faults.pass(&read).await), "{fault}");

@@ -8,7 +8,7 @@ use applecart_mac::{Answer, Command, Dial, File, Mac, Output, Session, Target};
 use bytes::Bytes;
 
 use super::Faults;
-use super::fault::{Class, Edge, Fault};
+use super::fault::{Class, Edge, Fault, Terms};
 use super::trace::Process;
 use crate::mac::{Effect, Gate, SimNetwork, Verdict};
 
@@ -16,7 +16,7 @@ impl Gate for Faults {
     fn verdict(&self, effect: &Effect) -> Verdict {
         let class = if effect.mutates { Class::Effect } else { Class::Read };
         let process = self.state().on_a_mac.clone();
-        let entry = self.enter(process, Edge::Ssh, class, false, || {
+        let entry = self.enter(process, Edge::Ssh, class, Terms::Plain, || {
             let host = effect.mac.get(..8).unwrap_or(&effect.mac);
             format!("{host} {}", effect.what)
         });

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tower::ServiceExt;
 
-use super::fault::{Class, Edge, Fault};
+use super::fault::{Class, Edge, Fault, Terms};
 use super::trace::Process;
 use super::{Faults, SLOW, STALE};
 
@@ -19,15 +19,21 @@ use super::{Faults, SLOW, STALE};
 pub(super) struct Memory {
     /// Requests that are still on their way.
     late: Vec<(Instant, usize, Transport, Request<Bytes>)>,
-    /// The last answer to each read.
+    /// The last answer to each read, by all of its address: two zones have servers of one id.
     answers: BTreeMap<String, (Instant, Response<Bytes>)>,
 }
 
 impl Memory {
     /// Keeps an answer, and no older one that no stale read would give again: a demo has no end.
-    fn keep(&mut self, told: String, answer: Response<Bytes>) {
+    fn keep(&mut self, address: String, answer: Response<Bytes>) {
         self.answers.retain(|_, (at, _)| at.elapsed() < STALE);
-        self.answers.insert(told, (Instant::now(), answer));
+        self.answers.insert(address, (Instant::now(), answer));
+    }
+
+    /// What a stale read of this address is told, if anybody read it within the last minute.
+    fn recall(&self, address: &str) -> Option<Response<Bytes>> {
+        let (at, answer) = self.answers.get(address)?;
+        (at.elapsed() < STALE).then(|| answer.clone())
     }
 }
 
@@ -60,10 +66,17 @@ impl Faults {
         let class = if read { Class::Read } else { Class::Effect };
         let told = describe(&request);
         self.note(class, &process, request.body(), || told.clone());
-        let Some(entry) = self.enter(process, edge, class, false, || told.clone()) else {
+        let address = request.uri().to_string();
+        let earlier = if read { self.memory().recall(&address) } else { None };
+        let terms = if read && earlier.is_none() { Terms::Fresh } else { Terms::Plain };
+        let Some(entry) = self.enter(process, edge, class, terms, || told) else {
             return inner.oneshot(request).await;
         };
         let number = entry.number;
+        if let (Some(Fault::Stale), Some(answer)) = (entry.fault, earlier) {
+            self.answer(number, answer.status().as_str());
+            return Ok(answer);
+        }
         match entry.fault {
             Some(Fault::CrashBefore | Fault::TimeOut) => std::future::pending().await,
             Some(Fault::CrashAfter) => {
@@ -80,20 +93,13 @@ impl Faults {
                 self.memory().late.push((Instant::now() + self.late, number, inner, request));
                 Err(TransportError::Lost("lost on the way".into()))
             }
-            Some(Fault::Stale) => {
-                let earlier = self.memory().answers.get(&told).cloned();
-                match earlier.filter(|(at, _)| at.elapsed() < STALE) {
-                    Some((_, answer)) => Ok(answer),
-                    None => self.forward(&inner, request, number).await,
-                }
-            }
             fault => {
                 if fault == Some(Fault::Slow) {
                     tokio::time::sleep(SLOW).await;
                 }
                 let answer = self.forward(&inner, request, number).await?;
                 if read {
-                    self.memory().keep(told, answer.clone());
+                    self.memory().keep(address, answer.clone());
                 }
                 Ok(answer)
             }
@@ -145,7 +151,49 @@ fn describe(request: &Request<Bytes>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+    use crate::faults::{Ahead, Plan};
+
+    /// What a read through a gate with this plan is told, of a service that tells how often it was
+    /// called; and the faults that happened by then.
+    async fn told(faults: &Arc<Faults>, inner: &Transport, address: &str) -> (String, usize) {
+        let gated = faults.gated(Edge::Scaleway, &Process::Provider, inner.clone());
+        let request = Request::get(address).body(Bytes::new()).unwrap();
+        let body = gated.oneshot(request).await.unwrap().into_body();
+        (String::from_utf8(body.to_vec()).unwrap(), faults.counts().0)
+    }
+
+    fn counting() -> Transport {
+        let calls = Arc::new(AtomicUsize::new(0));
+        Transport::new(tower::service_fn(move |_| {
+            let call = calls.fetch_add(1, Ordering::Relaxed);
+            let answer = Response::new(Bytes::from(format!("call {call}")));
+            std::future::ready(Ok::<_, TransportError>(answer))
+        }))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_read_is_stale_only_where_somebody_read_the_same_within_a_minute() {
+        const ONE: &str = "http://scaleway.invalid/apple-silicon/v1alpha1/zones/one/servers";
+        const TWO: &str = "http://scaleway.invalid/apple-silicon/v1alpha1/zones/two/servers";
+        let stale = |ahead: &Ahead| (ahead.number != 1).then_some(Fault::Stale);
+        let faults = Faults::new(Plan::Chosen(Box::new(stale)));
+        let inner = counting();
+        let fresh = |call: &str| (call.to_owned(), 0);
+        assert_eq!(told(&faults, &inner, ONE).await, fresh("call 0"), "nobody asked before");
+        assert_eq!(told(&faults, &inner, ONE).await, fresh("call 1"), "as planned");
+        assert_eq!(told(&faults, &inner, TWO).await, fresh("call 2"), "another zone");
+        tokio::time::advance(STALE / 2).await;
+        assert_eq!(told(&faults, &inner, ONE).await, ("call 1".to_owned(), 1));
+        tokio::time::advance(STALE / 2).await;
+        assert_eq!(told(&faults, &inner, ONE).await, ("call 3".to_owned(), 1), "too long ago");
+        let possible = faults.look(|steps| {
+            steps.iter().map(|step| step.possible().contains(&Fault::Stale)).collect::<Vec<_>>()
+        });
+        assert_eq!(possible, [false, true, false, true, false]);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_kept_for_as_long_as_a_stale_read_may_give_it() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use applecart_core::pod::{Template, VmName, VmState};
 use tart_kubelet::{Share, Vm, VmError};
 
-use super::fault::{Class, Edge, Fault};
+use super::fault::{Class, Edge, Fault, Terms};
 use super::trace::Process;
 use super::{Faults, SERVER_TIMEOUT, SLOW};
 use crate::tart::SimTart;
@@ -36,7 +36,7 @@ impl GatedTart {
         let told = what();
         let entered = {
             let told = told.clone();
-            faults.enter(self.process.clone(), Edge::Tart, class, false, move || told)
+            faults.enter(self.process.clone(), Edge::Tart, class, Terms::Plain, move || told)
         };
         let Some(entry) = entered else { return call.await };
         let seconds = SERVER_TIMEOUT.as_secs();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::fault::{Class, Edge, Fault, possible};
+use super::fault::{Class, Edge, Fault, Terms, possible};
 
 /// One of the processes that are under test.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -87,8 +87,8 @@ pub struct Step {
     pub edge: Edge,
     /// Of which kind.
     pub class: Class,
-    /// Whether a write names the version that it is meant for.
-    pub conditional: bool,
+    /// What else there is to know of it.
+    pub terms: Terms,
     /// What was asked.
     pub call: String,
     /// What was answered; empty while nobody has.
@@ -101,7 +101,13 @@ impl Step {
     /// What could go wrong with it.
     #[must_use]
     pub fn possible(&self) -> &'static [Fault] {
-        possible(self.edge, self.class, self.conditional)
+        possible(self.edge, self.class, self.terms)
+    }
+
+    /// Whether it is a write that names what it is meant for.
+    #[must_use]
+    pub fn is_conditional(&self) -> bool {
+        self.terms == Terms::Conditional
     }
 
     /// Whether it changed something, as far as its answer tells.

@@ -3,14 +3,13 @@
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-use super::auth::Identity;
+use super::auth::{AUDIENCE, Grant, Identity};
 use super::refusal::{Fault, Refusal};
+use super::removal::check_preconditions;
 use super::request::Options;
 use super::state::{Ask, State, stamp};
 use super::store::{ObjectKey, uid_of};
 
-/// Whom a token is for when nobody says.
-const AUDIENCE: &str = "https://kubernetes.default.svc";
 /// How long a token lives when nobody says.
 const TOKEN_SECONDS: i64 = 3_600;
 
@@ -86,7 +85,9 @@ impl State {
         self.check_budgets(key, pod)?;
         let mut options = Options::default();
         options.read_delete_body(body["deleteOptions"].to_string().as_bytes())?;
-        if !ask.options.dry_run {
+        check_preconditions(ask.kind(), key, pod, &options.delete)?;
+        // `kubectl drain` asks for a rehearsal in the body, others in the query.
+        if !(ask.options.dry_run || options.dry_run) {
             self.begin_delete(ask.kind(), key, &options.delete, ask.now);
             self.settle(ask.now);
         }
@@ -142,10 +143,12 @@ impl State {
         let metadata = &account["metadata"];
         let text = |field: &str| metadata[field].as_str().unwrap_or_default();
         let identity = Identity::service_account(text("namespace"), text("name"));
+        let audiences = body["spec"]["audiences"].as_array().filter(|named| !named.is_empty());
+        let audiences = audiences.cloned().unwrap_or_else(|| vec![json!(AUDIENCE)]);
+        let is_for_us = audiences.iter().any(|audience| audience == AUDIENCE);
         self.tokens.forget_expired(ask.now);
-        self.tokens.grant(token.clone(), identity, Some(expires), bound_to);
-        let audiences = body["spec"]["audiences"].as_array().cloned();
-        let audiences = audiences.unwrap_or_else(|| vec![json!(AUDIENCE)]);
+        let grant = Grant { is_for_us, expires: Some(expires), bound_to, ..Grant::new(identity) };
+        self.tokens.give(token.clone(), Grant { lingers: true, ..grant });
         json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
             "metadata": {"name": metadata["name"], "namespace": metadata["namespace"],
                 "uid": uid_of(account),

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 
 use super::auth::Identity;
+use super::authorize::{BINDINGS, CLUSTER_BINDINGS};
 use super::budget::{self, BUDGETS};
 use super::kind::{Kind, Nature};
 use super::pod;
@@ -99,6 +100,11 @@ pub(crate) fn on_update(kind: &Kind, part: Part, old: &Value, new: &mut Value) -
             SERVICES => {
                 workload::fill_in_service(old, new);
                 None
+            }
+            BINDINGS | CLUSTER_BINDINGS => {
+                let same = ["kind", "name"].map(|it| old["roleRef"][it] == new["roleRef"][it]);
+                (same != [true, true])
+                    .then(|| Fault::invalid("roleRef", &new["roleRef"], "cannot change roleRef"))
             }
             _ => None,
         },

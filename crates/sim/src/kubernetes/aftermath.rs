@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::admission::{self, TOKEN_ACCOUNT, TOKEN_SECRET};
-use super::auth::Identity;
+use super::auth::{Grant, Identity};
 use super::budget;
 use super::kind::{Kind, Nature};
 use super::refusal::{Fault, Refusal};
@@ -222,7 +222,7 @@ impl State {
         let token = self.store.new_token();
         let identity = Identity::service_account(&key.namespace, account);
         let bound_to = vec![uid_of(secret).to_owned(), uid_of(&owner).to_owned()];
-        self.tokens.grant(token.clone(), identity, None, bound_to);
+        self.tokens.give(token.clone(), Grant { bound_to, ..Grant::new(identity) });
         let mut filled = secret.clone();
         filled["metadata"]["annotations"]["kubernetes.io/service-account.uid"] =
             json!(uid_of(&owner));

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
 
 /// A user of the API, as an audit log would name it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,38 +55,57 @@ impl Identity {
     }
 }
 
-/// The tokens that are valid now. They do not print.
+/// Whom a token is for when nobody says: this server.
+pub(crate) const AUDIENCE: &str = "https://kubernetes.default.svc";
+
+/// How long a token outlives the deletion of what it is bound to, where that is not gone yet: as
+/// long as a real server lets two clocks differ.
+const LEEWAY: SignedDuration = SignedDuration::from_mins(1);
+
+/// The tokens that somebody was given and whose time is not over. They do not print.
 #[derive(Default)]
 pub(crate) struct Tokens(BTreeMap<String, Grant>);
 
-struct Grant {
-    identity: Identity,
-    expires: Option<Timestamp>,
-    /// The token dies with any of these objects.
-    bound_to: Vec<String>,
+/// What a token is good for.
+pub(crate) struct Grant {
+    /// Whom it stands for.
+    pub identity: Identity,
+    /// Whether this server is among those whom it is for.
+    pub is_for_us: bool,
+    pub expires: Option<Timestamp>,
+    /// The uids of objects, with any of which it dies.
+    pub bound_to: Vec<String>,
+    /// Whether it outlives the deletion of these for a moment, while they wait for somebody.
+    pub lingers: bool,
 }
 
 impl Grant {
+    /// For this server, and for ever.
+    pub fn new(identity: Identity) -> Self {
+        Self { identity, is_for_us: true, expires: None, bound_to: vec![], lingers: false }
+    }
+
     fn lives(&self, now: Timestamp) -> bool {
         self.expires.is_none_or(|expires| now < expires)
+    }
+
+    /// Whether it still is good although `object`, to which it is bound, may be on its way out.
+    pub fn survives(&self, object: &Value, now: Timestamp) -> bool {
+        let Some(deleted) = object["metadata"]["deletionTimestamp"].as_str() else { return true };
+        let deleted = deleted.parse::<Timestamp>().unwrap_or(now);
+        self.lingers && deleted + LEEWAY >= now
     }
 }
 
 impl Tokens {
-    /// Makes `token` stand for `identity` while all objects in `bound_to` (uids) exist.
-    pub fn grant(
-        &mut self,
-        token: String,
-        identity: Identity,
-        expires: Option<Timestamp>,
-        bound_to: Vec<String>,
-    ) {
-        self.0.insert(token, Grant { identity, expires, bound_to });
+    /// Makes `token` good for what `grant` says.
+    pub fn give(&mut self, token: String, grant: Grant) {
+        self.0.insert(token, grant);
     }
 
-    /// Who this token stands for, if it is valid at `now`.
-    pub fn identify(&self, token: &str, now: Timestamp) -> Option<&Identity> {
-        self.0.get(token).filter(|grant| grant.lives(now)).map(|grant| &grant.identity)
+    /// What this token is good for here at `now`, if its time is not over.
+    pub fn find(&self, token: &str, now: Timestamp) -> Option<&Grant> {
+        self.0.get(token).filter(|grant| grant.is_for_us && grant.lives(now))
     }
 
     /// Lets go of those whose time is over: a demo has no end.
@@ -113,7 +133,7 @@ mod tests {
         let mut tokens = Tokens::default();
         let mut grant = |token: &str, expires: Option<i64>| {
             let expires = expires.map(|second| Timestamp::from_second(second).unwrap());
-            tokens.grant(token.to_owned(), Identity::admin(), expires, vec![]);
+            tokens.give(token.to_owned(), Grant { expires, ..Grant::new(Identity::admin()) });
         };
         grant("for ever", None);
         grant("over", Some(10));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::auth::Identity;
-use super::gate::{Call, Verb};
+use super::gate::Call;
 use super::kind::Kind;
 use super::refusal::{Refusal, details};
 use super::selector::Selector;
@@ -14,12 +14,10 @@ use super::state::{Ask, State};
 use super::store::{ObjectKey, Subject};
 
 /// Where roles and bindings are stored.
-const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
-const CLUSTER_BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";
-const ROLES: &str = "roles.rbac.authorization.k8s.io";
-const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
-/// The group of roles and bindings.
-const RBAC: &str = "rbac.authorization.k8s.io";
+pub(crate) const CLUSTER_ROLES: &str = "clusterroles.rbac.authorization.k8s.io";
+pub(crate) const CLUSTER_BINDINGS: &str = "clusterrolebindings.rbac.authorization.k8s.io";
+pub(crate) const ROLES: &str = "roles.rbac.authorization.k8s.io";
+pub(crate) const BINDINGS: &str = "rolebindings.rbac.authorization.k8s.io";
 /// Members may do everything, whatever roles say.
 const MASTERS: &str = "system:masters";
 
@@ -54,7 +52,6 @@ impl State {
         if !self.allows(&call.who, &wish) {
             return Err(forbidden(kind, call));
         }
-        self.may_bind(kind, call, body)?;
         self.restrict_node(ask, call, body)
     }
 
@@ -66,26 +63,37 @@ impl State {
     }
 
     fn roles_allow(&self, who: &Identity, wish: &Wish<'_>) -> bool {
+        self.has_rule(who, wish.namespace, |rule| allows(rule, wish))
+    }
+
+    /// Whether one of the rules that `who` has in a place, or everywhere, is such a rule.
+    pub fn has_rule(
+        &self,
+        who: &Identity,
+        place: Option<&str>,
+        is_it: impl Fn(&Value) -> bool,
+    ) -> bool {
         let groups = who.groups.iter().map(|group| Subject::Group(group.clone()));
         let subjects = std::iter::once(Subject::User(who.user.clone())).chain(groups);
         subjects.into_iter().any(|subject| {
             let mut bindings = self.store.bindings(&subject);
-            bindings.any(|key| self.binding_allows(key, wish))
+            bindings.any(|key| self.rules_given(key, place).iter().any(&is_it))
         })
     }
 
-    fn binding_allows(&self, key: &ObjectKey, wish: &Wish<'_>) -> bool {
+    /// The rules that a binding gives in a place, or everywhere.
+    fn rules_given(&self, key: &ObjectKey, place: Option<&str>) -> &[Value] {
         let everywhere = &*key.resource == CLUSTER_BINDINGS;
-        if !everywhere && wish.namespace != Some(key.namespace.as_str()) {
-            return false;
+        if !everywhere && place != Some(key.namespace.as_str()) {
+            return &[];
         }
         let place = (!everywhere).then_some(key.namespace.as_str());
         let role = self.store.get(key).and_then(|binding| self.role(binding, place));
-        role.is_some_and(|role| array(&role["rules"]).iter().any(|rule| allows(rule, wish)))
+        role.map(|role| array(&role["rules"])).unwrap_or_default()
     }
 
     /// The role that a binding gives, which lies in `place` unless it is for all namespaces.
-    fn role(&self, binding: &Value, place: Option<&str>) -> Option<&Arc<Value>> {
+    pub fn role(&self, binding: &Value, place: Option<&str>) -> Option<&Arc<Value>> {
         let reference = &binding["roleRef"];
         let cluster_wide = reference["kind"] == "ClusterRole";
         let resource = if cluster_wide { CLUSTER_ROLES } else { ROLES };
@@ -93,43 +101,22 @@ impl State {
         let wanted = (place, reference["name"].as_str()?.to_owned());
         self.store.collection(resource)?.objects.get(&wanted)
     }
-
-    /// Nobody hands out a role without the right to: `bind` on it. (The real server is content with
-    /// all of the role's own rights, too.)
-    fn may_bind(&self, kind: &Kind, call: &Call, body: &Value) -> Result<(), Refusal> {
-        let binds = matches!(&*kind.key, CLUSTER_BINDINGS | BINDINGS);
-        if !binds || call.verb != Verb::Create {
-            return Ok(());
-        }
-        let reference = &body["roleRef"];
-        let cluster_wide = reference["kind"] == "ClusterRole";
-        let wish = Wish {
-            verb: "bind",
-            group: RBAC,
-            resource: if cluster_wide { "clusterroles" } else { "roles" },
-            subresource: None,
-            namespace: call.namespace.as_deref().filter(|_| !cluster_wide),
-            name: reference["name"].as_str(),
-            selector: None,
-        };
-        if self.allows(&call.who, &wish) {
-            return Ok(());
-        }
-        let why = format!("user {:?} may not bind {:?}", call.who.user, wish.name);
-        Err(Refusal::forbidden(kind, call.name.as_deref().unwrap_or_default(), &why))
-    }
 }
 
-fn array(value: &Value) -> &[Value] {
+pub(crate) fn array(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-fn allows(rule: &Value, wish: &Wish<'_>) -> bool {
+/// Whether a rule allows it.
+pub(crate) fn allows(rule: &Value, wish: &Wish<'_>) -> bool {
     let lists = |field: &str, wanted: &str| {
         array(&rule[field]).iter().any(|item| item == "*" || item == wanted)
     };
     let resource = || match wish.subresource {
-        Some(below) => lists("resources", &format!("{}/{below}", wish.resource)),
+        Some(below) => {
+            lists("resources", &format!("{}/{below}", wish.resource))
+                || lists("resources", &format!("*/{below}"))
+        }
         None => lists("resources", wish.resource),
     };
     let only = array(&rule["resourceNames"]);

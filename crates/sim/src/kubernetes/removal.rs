@@ -104,7 +104,8 @@ impl State {
     }
 }
 
-fn check_preconditions(
+/// Refuses a deletion that is meant for another object, or for this one as it was.
+pub(crate) fn check_preconditions(
     kind: &Kind,
     key: &ObjectKey,
     old: &Value,

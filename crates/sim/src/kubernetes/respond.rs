@@ -180,8 +180,9 @@ impl Request {
             now: server.clock.now(),
             target: self.target.clone(),
             options: self.options.clone(),
+            enforced: server.enforces_roles.load(Ordering::Relaxed),
         };
-        if server.enforces_roles.load(Ordering::Relaxed) {
+        if ask.enforced {
             let body = serde_json::from_slice(&self.body).unwrap_or_default();
             server.state().authorize(&ask, call, &body)?;
         }

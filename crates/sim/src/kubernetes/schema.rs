@@ -8,6 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use regex::Regex;
 use serde_json::{Map, Value};
 
+use super::format::Format;
 use super::refusal::Fault;
 
 /// A schema, compiled once and shared by all servers of a registry.
@@ -21,17 +22,42 @@ pub(crate) struct Schema {
     default: Option<Value>,
     choices: Vec<Value>,
     pattern: Option<Regex>,
-    format: Option<String>,
-    minimum: Option<f64>,
-    maximum: Option<f64>,
-    min_length: Option<usize>,
-    max_length: Option<usize>,
-    min_items: Option<usize>,
-    max_items: Option<usize>,
+    format: Option<Format>,
+    numbers: Numbers,
+    lengths: Sizes,
+    counts: Sizes,
+    fields: Sizes,
+    also: Also,
     nullable: bool,
     keeps_unknown: bool,
     embedded: bool,
     pub list: List,
+}
+
+/// Which numbers are meant.
+#[derive(Clone, Debug, Default)]
+struct Numbers {
+    /// And whether it must be more than that.
+    least: Option<(f64, bool)>,
+    /// And whether it must be less than that.
+    most: Option<(f64, bool)>,
+    multiple_of: Option<f64>,
+}
+
+/// How much is meant: of characters, items or fields.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sizes {
+    least: Option<usize>,
+    most: Option<usize>,
+}
+
+/// Other schemas that speak of the same value: they judge it, and fill in or drop nothing.
+#[derive(Clone, Debug, Default)]
+struct Also {
+    all: Vec<Schema>,
+    any: Vec<Schema>,
+    one: Vec<Schema>,
+    not: Option<Box<Schema>>,
 }
 
 /// What identifies the items of a list.
@@ -76,6 +102,12 @@ pub enum SchemaError {
         /// The type.
         name: String,
     },
+    /// `uniqueItems`, which takes too long to look for: a list of the type `set` says the same.
+    #[error("{field}: uniqueItems cannot be set to true")]
+    Unique {
+        /// Where it stands.
+        field: String,
+    },
     /// A validation rule that cannot be compiled.
     #[error("rule {rule:?} cannot be compiled: {error}")]
     Rule {
@@ -93,19 +125,9 @@ impl Schema {
     /// Compiles `props`, which stands at `path`.
     pub fn compile(props: &JSONSchemaProps, path: &str) -> Result<Self, SchemaError> {
         let field = || if path.is_empty() { "schema".to_owned() } else { path.to_owned() };
-        let kind = match (props.x_kubernetes_int_or_string, props.type_.as_deref()) {
-            (Some(true), _) => Some(Type::IntOrString),
-            (_, None | Some("")) => None,
-            (_, Some("object")) => Some(Type::Object),
-            (_, Some("array")) => Some(Type::Array),
-            (_, Some("string")) => Some(Type::String),
-            (_, Some("integer")) => Some(Type::Integer),
-            (_, Some("number")) => Some(Type::Number),
-            (_, Some("boolean")) => Some(Type::Boolean),
-            (_, Some(name)) => {
-                return Err(SchemaError::Type { field: field(), name: name.to_owned() });
-            }
-        };
+        if props.unique_items == Some(true) {
+            return Err(SchemaError::Unique { field: field() });
+        }
         let pattern =
             match props.pattern.as_deref() {
                 None => None,
@@ -114,9 +136,8 @@ impl Schema {
                     pattern: text.to_owned(),
                 })?),
             };
-        let size = |limit: Option<i64>| limit.and_then(|limit| usize::try_from(limit).ok());
         Ok(Self {
-            kind,
+            kind: compile_type(props).map_err(|name| SchemaError::Type { field: field(), name })?,
             pattern,
             properties: compile_properties(props, path)?,
             additional: compile_additional(props, path)?,
@@ -124,13 +145,16 @@ impl Schema {
             required: props.required.clone().unwrap_or_default(),
             default: props.default.as_ref().map(|json| json.0.clone()),
             choices: props.enum_.iter().flatten().map(|json| json.0.clone()).collect(),
-            format: props.format.clone(),
-            minimum: props.minimum,
-            maximum: props.maximum,
-            min_length: size(props.min_length),
-            max_length: size(props.max_length),
-            min_items: size(props.min_items),
-            max_items: size(props.max_items),
+            format: props.format.as_deref().and_then(Format::named),
+            numbers: Numbers {
+                least: props.minimum.zip(Some(props.exclusive_minimum == Some(true))),
+                most: props.maximum.zip(Some(props.exclusive_maximum == Some(true))),
+                multiple_of: props.multiple_of,
+            },
+            lengths: Sizes::new(props.min_length, props.max_length),
+            counts: Sizes::new(props.min_items, props.max_items),
+            fields: Sizes::new(props.min_properties, props.max_properties),
+            also: Also::compile(props, path)?,
             nullable: props.nullable.unwrap_or_default(),
             keeps_unknown: props.x_kubernetes_preserve_unknown_fields.unwrap_or_default(),
             embedded: props.x_kubernetes_embedded_resource.unwrap_or_default(),
@@ -260,6 +284,7 @@ impl Schema {
                 ),
             });
         }
+        self.also.check(value, path, faults);
         match value {
             Value::Object(map) => self.check_map(map, path, faults),
             Value::Array(items) => self.check_list(items, path, faults),
@@ -272,6 +297,14 @@ impl Schema {
     }
 
     fn check_map(&self, map: &Map<String, Value>, path: &str, faults: &mut Vec<Fault>) {
+        let count = map.len();
+        if let Some(least) = self.fields.least.filter(|&least| count < least) {
+            let why = format!("{path} in body should have at least {least} properties");
+            faults.push(Fault::invalid(path, &Value::from(count), &why));
+        }
+        if let Some(most) = self.fields.most.filter(|&most| count > most) {
+            faults.push(too_many(path, count, most));
+        }
         for name in &self.required {
             if !map.contains_key(name) {
                 faults.push(Fault::required(join(path, name), ""));
@@ -289,16 +322,12 @@ impl Schema {
 
     fn check_list(&self, items: &[Value], path: &str, faults: &mut Vec<Fault>) {
         let count = items.len();
-        if let Some(least) = self.min_items.filter(|&least| count < least) {
+        if let Some(least) = self.counts.least.filter(|&least| count < least) {
             let why = format!("{path} in body should have at least {least} items");
             faults.push(Fault::invalid(path, &Value::from(count), &why));
         }
-        if let Some(most) = self.max_items.filter(|&most| count > most) {
-            faults.push(Fault {
-                field: path.to_owned(),
-                reason: "FieldValueTooMany",
-                message: format!("Too many: {count}: must have at most {most} items"),
-            });
+        if let Some(most) = self.counts.most.filter(|&most| count > most) {
+            faults.push(too_many(path, count, most));
         }
         for (at, item) in items.iter().enumerate() {
             if let Some(below) = &self.items {
@@ -327,28 +356,90 @@ impl Schema {
     fn check_text(&self, text: &str, path: &str, faults: &mut Vec<Fault>) {
         let length = text.chars().count();
         let mut wrong = |why: String| faults.push(Fault::invalid(path, &Value::from(text), &why));
-        if let Some(least) = self.min_length.filter(|&least| length < least) {
+        if let Some(least) = self.lengths.least.filter(|&least| length < least) {
             wrong(format!("{path} in body should be at least {least} chars long"));
         }
-        if let Some(most) = self.max_length.filter(|&most| length > most) {
+        if let Some(most) = self.lengths.most.filter(|&most| length > most) {
             wrong(format!("{path} in body should be at most {most} chars long"));
         }
         if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !pattern.is_match(text)) {
             wrong(format!("{path} in body should match '{pattern}'"));
         }
-        if self.format.as_deref() == Some("date-time") && text.parse::<jiff::Timestamp>().is_err() {
-            wrong(format!("{path} in body must be of type date-time: {text:?}"));
+        if let Some(format) = self.format.as_ref().filter(|format| !format.fits(text)) {
+            wrong(format!("{path} in body must be of type {}: {text:?}", format.name));
         }
     }
 
     fn check_number(&self, number: f64, value: &Value, path: &str, faults: &mut Vec<Fault>) {
-        if let Some(least) = self.minimum.filter(|&least| number < least) {
-            let why = format!("{path} in body should be greater than or equal to {least}");
+        let mut wrong = |why: String| {
+            let why = format!("{path} in body should be {why}");
             faults.push(Fault::invalid(path, value, &why));
+        };
+        match self.numbers.least {
+            Some((least, true)) if number <= least => wrong(format!("greater than {least}")),
+            Some((least, false)) if number < least => {
+                wrong(format!("greater than or equal to {least}"));
+            }
+            _ => {}
         }
-        if let Some(most) = self.maximum.filter(|&most| number > most) {
-            let why = format!("{path} in body should be less than or equal to {most}");
-            faults.push(Fault::invalid(path, value, &why));
+        match self.numbers.most {
+            Some((most, true)) if number >= most => wrong(format!("less than {most}")),
+            Some((most, false)) if number > most => wrong(format!("less than or equal to {most}")),
+            _ => {}
+        }
+        // As the real server does, for which 0.3 is a multiple of 0.1.
+        let times = |of: f64| if of < 1.0 { 1.0 / of * number } else { number / of };
+        let is_multiple = |of: f64| times(of).fract() == 0.0;
+        if let Some(of) = self.numbers.multiple_of.filter(|of| !is_multiple(*of)) {
+            wrong(format!("a multiple of {of}"));
+        }
+    }
+}
+
+impl Sizes {
+    fn new(least: Option<i64>, most: Option<i64>) -> Self {
+        let size = |limit: Option<i64>| limit.and_then(|limit| usize::try_from(limit).ok());
+        Self { least: size(least), most: size(most) }
+    }
+}
+
+impl Also {
+    fn compile(props: &JSONSchemaProps, path: &str) -> Result<Self, SchemaError> {
+        let each = |schemas: &Option<Vec<JSONSchemaProps>>| {
+            let schemas = schemas.iter().flatten();
+            schemas.map(|schema| Schema::compile(schema, path)).collect::<Result<Vec<_>, _>>()
+        };
+        let not = props.not.as_ref().map(|not| Schema::compile(not, path)).transpose()?;
+        Ok(Self {
+            all: each(&props.all_of)?,
+            any: each(&props.any_of)?,
+            one: each(&props.one_of)?,
+            not: not.map(Box::new),
+        })
+    }
+
+    fn check(&self, value: &Value, path: &str, faults: &mut Vec<Fault>) {
+        let takes = |schema: &Schema| {
+            let mut faults = Vec::new();
+            schema.check_at(value, path, &mut faults);
+            faults.is_empty()
+        };
+        for schema in &self.all {
+            schema.check_at(value, path, faults);
+        }
+        let mut must = |what: &str| {
+            let why = format!("{path:?} must {what}");
+            faults.push(Fault::invalid(path, &Value::from(""), &why));
+        };
+        if !self.any.is_empty() && !self.any.iter().any(takes) {
+            must("validate at least one schema (anyOf)");
+        }
+        let one = self.one.iter().filter(|schema| takes(schema)).count();
+        if !self.one.is_empty() && one != 1 {
+            must("validate one and only one schema (oneOf)");
+        }
+        if self.not.as_deref().is_some_and(takes) {
+            must("not validate the schema (not)");
         }
     }
 }
@@ -395,6 +486,29 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
+fn too_many(path: &str, count: usize, most: usize) -> Fault {
+    Fault {
+        field: path.to_owned(),
+        reason: "FieldValueTooMany",
+        message: format!("Too many: {count}: must have at most {most} items"),
+    }
+}
+
+/// The type, or its name if JSON does not have it.
+fn compile_type(props: &JSONSchemaProps) -> Result<Option<Type>, String> {
+    Ok(Some(match (props.x_kubernetes_int_or_string, props.type_.as_deref()) {
+        (Some(true), _) => Type::IntOrString,
+        (_, None | Some("")) => return Ok(None),
+        (_, Some("object")) => Type::Object,
+        (_, Some("array")) => Type::Array,
+        (_, Some("string")) => Type::String,
+        (_, Some("integer")) => Type::Integer,
+        (_, Some("number")) => Type::Number,
+        (_, Some("boolean")) => Type::Boolean,
+        (_, Some(name)) => return Err(name.to_owned()),
+    }))
+}
+
 fn compile_properties(
     props: &JSONSchemaProps,
     path: &str,
@@ -426,5 +540,65 @@ fn compile_items(props: &JSONSchemaProps, path: &str) -> Result<Option<Box<Schem
             Ok(Some(Box::new(Schema::compile(below, &format!("{path}[]"))?)))
         }
         Some(JSONSchemaPropsOrArray::Schemas(_)) | None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn takes(schema: Value, value: &Value) -> bool {
+        let props = serde_json::from_value(schema).unwrap();
+        Schema::compile(&props, "").unwrap().check(value).is_empty()
+    }
+
+    #[test]
+    fn what_a_schema_says_of_a_value_in_other_schemas_counts() {
+        let limits = json!([{"minimum": 3}, {"maximum": 5}]);
+        for (schema, good, bad) in [
+            (json!({"allOf": limits}), json!(4), json!(6)),
+            (json!({"anyOf": [{"maximum": 3}, {"minimum": 5}]}), json!(3), json!(4)),
+            (json!({"oneOf": limits}), json!(6), json!(4)),
+            (json!({"not": {"enum": ["none"]}}), json!("some"), json!("none")),
+            (
+                json!({"type": "object", "oneOf": [{"required": ["a"]}, {"required": ["b"]}]}),
+                json!({"a": 1, "c": 1}),
+                json!({"a": 1, "b": 1}),
+            ),
+            (
+                json!({"type": "object", "anyOf": [{"properties": {"a": {"pattern": "^x"}}}]}),
+                json!({"a": "xy"}),
+                json!({"a": "y"}),
+            ),
+        ] {
+            assert!(takes(schema.clone(), &good), "{schema}: {good}");
+            assert!(!takes(schema.clone(), &bad), "{schema}: {bad}");
+        }
+    }
+
+    #[test]
+    fn numbers_and_objects_have_limits_too() {
+        for (schema, good, bad) in [
+            (json!({"minimum": 3, "exclusiveMinimum": true}), json!(3.5), json!(3)),
+            (json!({"maximum": 3, "exclusiveMaximum": true}), json!(2), json!(3)),
+            (json!({"minimum": 3, "exclusiveMinimum": false}), json!(3), json!(2)),
+            (json!({"multipleOf": 4}), json!(8), json!(6)),
+            (json!({"multipleOf": 0.1}), json!(0.3), json!(0.35)),
+            (json!({"minProperties": 1}), json!({"a": 1}), json!({})),
+            (json!({"maxProperties": 1}), json!({"a": 1}), json!({"a": 1, "b": 2})),
+            (json!({"type": "string", "format": "ipv4"}), json!("10.0.0.1"), json!("ten")),
+        ] {
+            assert!(takes(schema.clone(), &good), "{schema}: {good}");
+            assert!(!takes(schema.clone(), &bad), "{schema}: {bad}");
+        }
+    }
+
+    #[test]
+    fn a_list_whose_items_must_differ_is_no_schema() {
+        let props = serde_json::from_value(json!({"type": "array", "uniqueItems": true})).unwrap();
+        let refused = Schema::compile(&props, "spec.tags").unwrap_err();
+        assert_eq!(refused, SchemaError::Unique { field: "spec.tags".to_owned() });
     }
 }

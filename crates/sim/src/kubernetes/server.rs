@@ -15,7 +15,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::Value;
 
-use super::auth::Identity;
+use super::auth::{Grant, Identity};
 use super::gate::{Call, Gate, Verb};
 use super::refusal::Refusal;
 use super::registry::Registry;
@@ -111,7 +111,7 @@ impl ApiServer {
         if let Some(authority) = &authority {
             state.signer = Some(authority.clone());
             let token = authority.admin_token().expose_secret().to_owned();
-            state.tokens.grant(token, Identity::admin(), None, Vec::new());
+            state.tokens.give(token, Grant::new(Identity::admin()));
         }
         let inner = Inner {
             clock: setup.clock,
@@ -190,7 +190,7 @@ impl ApiServer {
 
     fn identify(&self, token: &str) -> Option<Identity> {
         let now = self.inner.clock.now();
-        self.inner.state().tokens.identify(token, now).cloned()
+        self.inner.state().identify(token, now)
     }
 
     /// From now on, a caller needs a Role or a `ClusterRole` for everything that it asks; without

@@ -33,6 +33,8 @@ pub(crate) struct Ask {
     pub now: Timestamp,
     pub target: Target,
     pub options: Options,
+    /// Whether roles are asked.
+    pub enforced: bool,
 }
 
 impl Ask {
@@ -98,6 +100,14 @@ impl State {
         *self.counts.entry((verb, resource)).or_default() += 1;
         self.calls += 1;
         self.calls
+    }
+
+    /// Who this token stands for, if it opens this server at `now`.
+    pub fn identify(&self, token: &str, now: Timestamp) -> Option<Identity> {
+        let grant = self.tokens.find(token, now)?;
+        let object = |uid: &String| self.store.get(self.store.by_uid(uid)?);
+        let alive = |uid: &String| object(uid).is_some_and(|object| grant.survives(object, now));
+        grant.bound_to.iter().all(alive).then(|| grant.identity.clone())
     }
 
     /// The object at `key`, or 404.

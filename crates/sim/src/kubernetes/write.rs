@@ -39,6 +39,7 @@ impl State {
         let mut object = read(ask, body)?;
         let key = self.name_new(ask, &mut object)?;
         self.check_namespace(&kind, &key)?;
+        self.check_escalation(ask, None, &object)?;
         let uid = self.store.new_uid();
         let metadata = &mut object["metadata"];
         for field in
@@ -161,6 +162,7 @@ impl State {
         check_identity(ask, &key, &old, &changed)?;
         let wanted = read(ask, changed)?;
         let mut new = combine(&kind, part, &old, wanted);
+        self.check_escalation(ask, Some(&old), &new)?;
         let mut faults = admission::on_update(&kind, part, &old, &mut new);
         faults.extend(check_finalizers(&old, &new));
         if kind.generation && part == Part::Whole && specification_differs(&kind, &old, &new) {

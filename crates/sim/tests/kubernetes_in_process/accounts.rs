@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use applecart_sim::kubernetes::Identity;
+use applecart_sim::kubernetes::{ApiServer, Identity};
 use k8s_openapi::api::authorization::v1::SelfSubjectAccessReview;
 use k8s_openapi::api::core::v1::{Node, Pod, Secret, ServiceAccount};
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
-use kube::api::{Api, DeleteParams, ListParams, PostParams};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use secrecy::SecretString;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::fixture::{admin, code, pod, refused, server};
+use crate::fixture::{admin, code, merge, pod, refused, server};
 
 #[tokio::test(start_paused = true)]
 async fn a_service_accounts_token_works_until_its_secret_goes() {
@@ -48,6 +48,75 @@ async fn a_requested_token_ends_with_its_time() {
     nodes.list(&ListParams::default()).await.unwrap();
     tokio::time::advance(Duration::from_mins(10)).await;
     assert_eq!(refused(nodes.list(&ListParams::default()).await), code(401, "Unauthorized"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_for_somebody_else_opens_nothing_here() {
+    let server = server();
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(admin(&server));
+    let own = "https://kubernetes.default.svc";
+    for (audiences, opens) in [
+        (json!([]), true),
+        (json!(["vault"]), false),
+        (json!([own]), true),
+        (json!(["vault", own]), true),
+    ] {
+        let request = json!({"metadata": {}, "spec": {"audiences": audiences}});
+        let request = serde_json::from_value(request).unwrap();
+        let create = PostParams::default();
+        let answer = accounts.create_token_request("default", &create, &request).await.unwrap();
+        assert!(!answer.spec.audiences.is_empty(), "it tells whom it is for");
+        let token = SecretString::from(answer.status.unwrap().token);
+        let nodes: Api<Node> = Api::all(server.client_with_token(token));
+        let listed = nodes.list(&ListParams::default()).await;
+        if opens {
+            listed.unwrap();
+        } else {
+            assert_eq!(refused(listed), code(401, "Unauthorized"), "{audiences}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_outlives_the_deletion_of_what_it_is_bound_to_by_a_minute() {
+    let server = server();
+    let client = admin(&server);
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
+    let bears = async |token: &SecretString| {
+        let nodes: Api<Node> = Api::all(server.client_with_token(token.clone()));
+        nodes.list(&ListParams::default()).await.is_ok()
+    };
+    let delete = DeleteParams::default();
+    let mut graceful = pod("one", Some("mac"));
+    graceful.spec.as_mut().unwrap().termination_grace_period_seconds = Some(30);
+    pods.create(&PostParams::default(), &graceful).await.unwrap();
+    let token = bound(&client, "Pod", "one", "").await.unwrap();
+    pods.delete("one", &delete).await.unwrap();
+    // A Pod is deleted when its grace is over.
+    tokio::time::advance(Duration::from_secs(90)).await;
+    assert!(bears(&token).await);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(!bears(&token).await, "the Pod is there and should not be");
+    // An account that somebody holds.
+    let free = bound_to_nothing(&client).await;
+    let hold = json!({"metadata": {"finalizers": ["test.dev/held"]}});
+    accounts.patch("default", &PatchParams::default(), &merge(&hold)).await.unwrap();
+    accounts.delete("default", &delete).await.unwrap();
+    tokio::time::advance(Duration::from_mins(1)).await;
+    assert!(bears(&free).await);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(!bears(&free).await);
+}
+
+/// A token of `default` that nothing else than its account ends.
+async fn bound_to_nothing(client: &Client) -> SecretString {
+    let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
+    let request = json!({"metadata": {}, "spec": {"audiences": []}});
+    let request = serde_json::from_value(request).unwrap();
+    let create = PostParams::default();
+    let answer = accounts.create_token_request("default", &create, &request).await.unwrap();
+    SecretString::from(answer.status.unwrap().token)
 }
 
 /// Asks for a token of `default` that is bound to the object of this kind, name and uid.
@@ -138,32 +207,120 @@ async fn where_roles_are_enforced_a_caller_may_do_what_they_say_and_no_more() {
     assert_eq!(refused(secrets.get("two").await), code(403, "Forbidden"), "another name");
 }
 
-#[tokio::test(start_paused = true)]
-async fn nobody_gives_a_role_away_without_the_right_to_bind_it() {
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+fn cluster_role(name: &str, rules: &Value) -> ClusterRole {
+    serde_json::from_value(json!({"metadata": {"name": name}, "rules": rules})).unwrap()
+}
+
+/// Gives a cluster-wide role to an account.
+fn cluster_binding(name: &str, role: &str, account: &str) -> ClusterRoleBinding {
+    serde_json::from_value(json!({"metadata": {"name": name},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": account}]}))
+    .unwrap()
+}
+
+/// A server that enforces roles, with three of them: `small` and `great`, and one for ada, who
+/// writes roles and bindings, may list Nodes, and may do `more`.
+async fn where_ada_writes_roles(more: &Value) -> (ApiServer, Client) {
     let server = server();
     let client = admin(&server);
-    let create = PostParams::default();
     let roles: Api<ClusterRole> = Api::all(client.clone());
-    let role = json!({"metadata": {"name": "giver"}, "rules": [
-        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterrolebindings"],
-         "verbs": ["create"]},
-        {"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"],
-         "resourceNames": ["small"], "verbs": ["bind"]}]});
-    roles.create(&create, &serde_json::from_value(role).unwrap()).await.unwrap();
+    let mut own = json!([
+        {"apiGroups": [RBAC], "verbs": ["create", "update", "patch"],
+         "resources": ["clusterroles", "clusterrolebindings", "roles", "rolebindings"]},
+        {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list", "get"]},
+        {"nonResourceURLs": ["/healthz/*"], "verbs": ["get"]}]);
+    own.as_array_mut().unwrap().push(more.clone());
+    let small = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]},
+        {"nonResourceURLs": ["/healthz/etcd"], "verbs": ["get"]}]);
+    let great = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+    let create = PostParams::default();
+    for (name, rules) in [("writer", &own), ("small", &small), ("great", &great)] {
+        roles.create(&create, &cluster_role(name, rules)).await.unwrap();
+    }
     let bindings: Api<ClusterRoleBinding> = Api::all(client);
-    let bind = |name: &str, role: &str| -> ClusterRoleBinding {
-        serde_json::from_value(json!({"metadata": {"name": name}, "roleRef":
-            {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-            "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "ada"}]}))
-        .unwrap()
-    };
-    bindings.create(&create, &bind("ada", "giver")).await.unwrap();
+    bindings.create(&create, &cluster_binding("ada", "writer", "ada")).await.unwrap();
     server.enforce_roles();
     let ada = server.client(Identity::service_account("default", "ada"));
+    (server, ada)
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gives_a_role_away_without_its_rights_or_the_right_to_bind_it() {
+    let bind = json!({"apiGroups": [RBAC], "resources": ["clusterroles"],
+        "resourceNames": ["great"], "verbs": ["bind"]});
+    for (more, may) in [(json!({"verbs": []}), false), (bind, true)] {
+        let (_server, ada) = where_ada_writes_roles(&more).await;
+        let bindings: Api<ClusterRoleBinding> = Api::all(ada.clone());
+        let create = PostParams::default();
+        bindings.create(&create, &cluster_binding("one", "small", "bob")).await.unwrap();
+        let great = bindings.create(&create, &cluster_binding("two", "great", "bob")).await;
+        assert_eq!(great.is_ok(), may, "{great:?}");
+        let none = bindings.create(&create, &cluster_binding("no", "none", "bob")).await;
+        assert_eq!(refused(none), code(404, "NotFound"), "nobody knows what it would give");
+        // In a namespace, too, a role of the whole cluster is bound by that right.
+        let here: Api<RoleBinding> = Api::default_namespaced(ada);
+        let mut binding = serde_json::to_value(cluster_binding("two", "great", "bob")).unwrap();
+        binding["kind"] = json!("RoleBinding");
+        let great = here.create(&create, &serde_json::from_value(binding).unwrap()).await;
+        assert_eq!(great.is_ok(), may, "{great:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_joins_a_binding_that_he_could_not_have_made() {
+    let (server, ada) = where_ada_writes_roles(&json!({"verbs": []})).await;
+    let all: Api<ClusterRoleBinding> = Api::all(admin(&server));
+    all.create(&PostParams::default(), &cluster_binding("one", "great", "bob")).await.unwrap();
     let bindings: Api<ClusterRoleBinding> = Api::all(ada);
-    bindings.create(&create, &bind("one", "small")).await.unwrap();
-    let great = bindings.create(&create, &bind("two", "cluster-admin")).await;
-    assert_eq!(refused(great), code(403, "Forbidden"));
+    let params = PatchParams::default();
+    let subject = json!([{"kind": "ServiceAccount", "namespace": "default", "name": "ada"}]);
+    let joined = bindings.patch("one", &params, &merge(&json!({"subjects": subject}))).await;
+    assert_eq!(refused(joined), code(403, "Forbidden"));
+    let applied = Patch::Apply(cluster_binding("one", "great", "ada"));
+    let joined = bindings.patch("one", &PatchParams::apply("ada").force(), &applied).await;
+    assert_eq!(refused(joined), code(403, "Forbidden"));
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    assert_eq!(
+        refused(bindings.patch("one", &params, &merge(&label)).await),
+        code(403, "Forbidden")
+    );
+    let hold = json!({"metadata": {"finalizers": ["test.dev/held"]}});
+    bindings.patch("one", &params, &merge(&hold)).await.unwrap();
+    let other = json!({"roleRef": {"name": "small"}});
+    assert_eq!(refused(all.patch("one", &params, &merge(&other)).await), code(422, "Invalid"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_writes_more_into_a_role_than_he_may_unless_he_may_escalate() {
+    let escalate = json!({"apiGroups": [RBAC], "resources": ["clusterroles", "roles"],
+        "verbs": ["escalate"]});
+    let nodes = |verbs: Value| json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": verbs}]);
+    for (more, may) in [(json!({"verbs": []}), false), (escalate, true)] {
+        let (_server, ada) = where_ada_writes_roles(&more).await;
+        let roles: Api<ClusterRole> = Api::all(ada.clone());
+        let create = PostParams::default();
+        roles.create(&create, &cluster_role("a", &nodes(json!(["list"])))).await.unwrap();
+        for (name, rules) in [
+            ("verb", nodes(json!(["list", "delete"]))),
+            ("all", nodes(json!(["*"]))),
+            ("path", json!([{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}])),
+        ] {
+            let made = roles.create(&create, &cluster_role(name, &rules)).await;
+            assert_eq!(made.is_ok(), may, "{made:?}");
+        }
+        let grown = json!({"rules": nodes(json!(["delete"]))});
+        let grown = roles.patch("a", &PatchParams::default(), &merge(&grown)).await;
+        assert_eq!(grown.is_ok(), may, "{grown:?}");
+        // What holds everywhere holds here.
+        let here: Api<Role> = Api::default_namespaced(ada);
+        let named = json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"],
+            "resourceNames": ["a"]}]);
+        let role = json!({"metadata": {"name": "a"}, "rules": named});
+        here.create(&create, &serde_json::from_value(role).unwrap()).await.unwrap();
+    }
 }
 
 #[tokio::test(start_paused = true)]

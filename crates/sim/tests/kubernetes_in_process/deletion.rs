@@ -8,7 +8,7 @@ use kube::api::{
     Api, DeleteParams, EvictParams, ListParams, PatchParams, PostParams, Preconditions,
     PropagationPolicy,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fixture::{admin, code, config_map, merge, owned_map, pod, refused, server};
 
@@ -124,6 +124,33 @@ async fn a_budget_keeps_its_pods_from_eviction() {
     assert_eq!(refused(refusal), code(429, "TooManyRequests"));
     pods.evict("b", &EvictParams::default()).await.unwrap();
     assert!(pods.get("b").await.unwrap().metadata.deletion_timestamp.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_that_is_rehearsed_or_meant_for_another_pod_evicts_nobody() {
+    let server = server();
+    let client = admin(&server);
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let made = pods.create(&PostParams::default(), &pod("a", Some("mac"))).await.unwrap();
+    // The library's own call has another name for the options, and no server reads them.
+    let evict = async |options: Value| {
+        let body = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"},
+            "deleteOptions": options});
+        let request = http::Request::post("/api/v1/namespaces/default/pods/a/eviction");
+        let request = request.header("content-type", "application/json");
+        client.request::<Value>(request.body(body.to_string().into_bytes()).unwrap()).await
+    };
+    // As `kubectl drain --dry-run=server` asks.
+    evict(json!({"dryRun": ["All"]})).await.unwrap();
+    for other in [json!({"uid": "another"}), json!({"resourceVersion": "1"})] {
+        let refusal = evict(json!({"preconditions": other})).await;
+        assert_eq!(refused(refusal), code(409, "Conflict"));
+    }
+    let kept = pods.get("a").await.unwrap();
+    assert_eq!(kept.metadata, made.metadata);
+    let (uid, version) = (kept.uid(), kept.resource_version());
+    evict(json!({"preconditions": {"uid": uid, "resourceVersion": version}})).await.unwrap();
+    assert!(pods.get("a").await.unwrap().metadata.deletion_timestamp.is_some());
 }
 
 #[tokio::test(start_paused = true)]

@@ -77,7 +77,7 @@ async fn each_mac_has_its_service_as_long_as_its_machine_and_others_services_sta
         left.insert("theirs".into());
         reach("one Service less", async || names(&world).await == left).await;
         let went = |step: &&Step| step.call.starts_with("delete services ");
-        let said = faults.look(|steps| steps.iter().filter(went).all(|step| step.conditional));
+        let said = faults.look(|steps| steps.iter().filter(went).all(Step::is_conditional));
         assert!(said, "it may have been another by then");
     })
     .await;

@@ -355,6 +355,8 @@ fn excused_lateness(faults: &[&Step]) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use applecart_sim::faults::Terms;
+
     use super::*;
 
     const BEGAN: Duration = Duration::from_mins(1);
@@ -368,7 +370,7 @@ mod tests {
             process: Process::Provider,
             edge: call.1,
             class: Class::Effect,
-            conditional: false,
+            terms: Terms::Plain,
             call: call.2.to_owned(),
             answer: "200".to_owned(),
             fault: call.3,

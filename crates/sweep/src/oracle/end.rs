@@ -284,7 +284,7 @@ fn conditional(steps: &[Step]) -> Result<(), String> {
     let removes = |step: &&Step| {
         step.edge == Edge::Kubernetes && step.class == Class::Effect && is_delete(&step.call)
     };
-    match steps.iter().filter(removes).find(|step| !step.conditional) {
+    match steps.iter().filter(removes).find(|step| !step.is_conditional()) {
         None => Ok(()),
         Some(Step { number, process, call, .. }) => {
             Err(format!("unconditional: {process} does not say which: {call}, step {number}"))
@@ -402,6 +402,8 @@ fn names(world: &World, resource: &str, which: impl Fn(&Value) -> bool) -> Vec<S
 
 #[cfg(test)]
 mod tests {
+    use applecart_sim::faults::Terms;
+
     use super::*;
 
     fn trace(calls: &[(Edge, &str, Option<Fault>)]) -> Vec<Step> {
@@ -411,7 +413,7 @@ mod tests {
             process: Process::Provider,
             edge: *edge,
             class: Class::Effect,
-            conditional: false,
+            terms: Terms::Plain,
             call: (*call).to_owned(),
             answer: "200".to_owned(),
             fault: *fault,

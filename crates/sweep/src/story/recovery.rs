@@ -208,7 +208,7 @@ pub async fn forget(world: &World) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use applecart_sim::faults::{Class, Process};
+    use applecart_sim::faults::{Class, Process, Terms};
 
     use super::*;
 
@@ -220,7 +220,7 @@ mod tests {
             process: Process::Provider,
             edge: *edge,
             class: Class::Effect,
-            conditional: false,
+            terms: Terms::Plain,
             call: (*call).to_owned(),
             answer: "200".to_owned(),
             fault: None,
