@@ -1,6 +1,7 @@
 //! What wakes a Machine: its own object, its owners, its Node, and its bootstrap.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,9 +14,11 @@ use k8s_openapi::api::core::v1::Node;
 use kube::runtime::controller::{Action as Wake, Config};
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{Controller, WatchStreamExt, watcher as watch};
-use kube::{Api, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tracing::Instrument;
 
@@ -43,20 +46,22 @@ pub async fn machines(
     let everything = watcher::Config::default().page_size(PAGE);
     let all = context.watched::<ScalewayAppleSiliconMachine>();
     let slim = |object: &mut ScalewayAppleSiliconMachine| object.managed_fields_mut().clear();
-    let told = watch(all, everything.clone()).modify(slim).inspect(forget_the_gone(&context));
+    let told = watch(all, everything.clone()).default_backoff();
+    let told = told.modify(slim).inspect(forget_the_gone(&context));
     let told = told.reflect(store).applied_objects();
     let controller = Controller::for_stream(told, context.store.clone())
+        .trigger_backoff(NoWait)
         .with_config(Config::default().concurrency(context.settings.concurrent_turns));
     context.metrics.watch(context.store.clone());
     let (machines, clusters) = (context.clone(), context.clone());
     let (nodes, steps) = (context.clone(), context.clone());
     controller
-        .watches(context.watched::<Machine>(), everything.clone(), move |machine| {
+        .watches_stream(changes(context.watched(), &everything), move |machine: Machine| {
             let (namespace, name) = (machine.namespace().unwrap_or_default(), machine.name_any());
             machines.memory.machines.forget(&key(&namespace, &name));
             woken(&machines, vec![ObjectRef::new(&name).within(&namespace)])
         })
-        .watches(context.watched::<Cluster>(), everything, move |cluster| {
+        .watches_stream(changes(context.watched(), &everything), move |cluster: Cluster| {
             let namespace = cluster.namespace().unwrap_or_default();
             clusters.memory.clusters.forget(&key(&namespace, &cluster.name_any()));
             woken(&clusters, of_cluster(&clusters.store, &cluster))
@@ -66,6 +71,33 @@ pub async fn machines(
         .run(turns, |object, error, context| failed(&object, error, &context), context)
         .for_each(|_| future::ready(()))
         .await;
+}
+
+/// Every watch waits by itself when it fails: if all did together, the end of a bootstrap was heard
+/// of only minutes after an API server that was gone is back.
+struct NoWait;
+
+impl Iterator for NoWait {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        Some(Duration::ZERO)
+    }
+}
+
+impl Backoff for NoWait {
+    fn reset(&mut self) {}
+}
+
+/// What comes, changes and goes.
+fn changes<K>(
+    all: Api<K>,
+    which: &watcher::Config,
+) -> impl Stream<Item = Result<K, watcher::Error>> + Send + 'static
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    watch(all, which.clone()).default_backoff().touched_objects()
 }
 
 /// Ends what runs for objects that are gone: nobody takes turns for those.

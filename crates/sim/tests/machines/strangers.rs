@@ -52,3 +52,19 @@ async fn who_had_the_only_host_that_is_gone_is_not_kept_waiting_for_ever() {
     })
     .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_gave_the_only_host_up_is_kept_waiting_by_no_list() {
+    // Its deletion was asked for: that it is gone is no surprise.
+    let world = world(1, 1);
+    during(&world, async {
+        let claimed = ready(&world).await;
+        annotate(&world, json!({annotation::RELEASE_POLICY: annotation::TERMINATE})).await;
+        let began = Instant::now();
+        scale(&world, 0).await;
+        gone(&world).await;
+        assert!(world.scaleway().hosts().iter().all(|host| host.id != claimed.id), "it is deleted");
+        assert!(began.elapsed() < Duration::from_mins(5), "{:?}", began.elapsed());
+    })
+    .await;
+}

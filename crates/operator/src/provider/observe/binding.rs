@@ -292,7 +292,8 @@ pub async fn read_host(context: &Context, turn: &mut Turn, server: ServerId, lea
         Err(error) if error.kind == ErrorKind::NotFound && error.is_typed() => HostRead::Gone,
         // A proxy says 404 as well, and knows of no host.
         Err(error) if matches!(error.kind, ErrorKind::Permission | ErrorKind::NotFound) => {
-            absent(context, &turn.zone, &server, said(&error)).await
+            let awaited = lease.awaits_deletion();
+            absent(context, &turn.zone, &server, said(&error), awaited).await
         }
         Err(error) => HostRead::Failed(said(&error)),
     };
@@ -300,10 +301,18 @@ pub async fn read_host(context: &Context, turn: &mut Turn, server: ServerId, lea
 }
 
 /// A deleted host answers 403, and so does a key without rights: gone means also absent from two
-/// complete lists, taken at different times; lists that show none of ours are far apart (S10).
-async fn absent(context: &Context, zone: &Zone, server: &ServerId, said: String) -> HostRead {
+/// complete lists, taken at different times; lists that show none of ours are far apart (S10),
+/// unless we asked for its deletion ourselves.
+async fn absent(
+    context: &Context,
+    zone: &Zone,
+    server: &ServerId,
+    said: String,
+    awaited: bool,
+) -> HostRead {
     let limits = &context.settings.limits;
-    let apart = Apart { usual: limits.look, strange: limits.patience };
+    let strange = if awaited { limits.look } else { limits.patience };
+    let apart = Apart { usual: limits.look, strange };
     match list(context, zone, Age::Fresh).await {
         Err(Unlisted { why, .. }) => HostRead::Failed(why),
         Ok(snapshot) => match context.zones.look_for(server, &snapshot, apart).await {
