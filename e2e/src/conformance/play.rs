@@ -28,8 +28,9 @@ pub struct Answer {
 /// and `{bearer}`, the token that somebody got.
 type Known = BTreeMap<&'static str, String>;
 
-/// How often, and how long apart, a request is repeated until its answer has some code.
-const TRIES: usize = 200;
+/// How often, and how long apart, a request is repeated until its answer has some code: the real
+/// garbage collector looks for new kinds every half a minute.
+const TRIES: usize = 800;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a watch has been open when somebody else asks something: the real server has begun it.
 const MOMENT: Duration = Duration::from_millis(500);
