@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use futures::future::{join, join_all};
 use serde_json::Value;
 
-pub use cases::{Case, Request, cases};
+pub use cases::{Case, Request, Who, cases};
 pub use differences::{KNOWN, Known, rows};
 pub use kinds::widgets;
 pub use play::{Answer, Server, play};

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
@@ -62,6 +62,14 @@ pub async fn client(path: &Path) -> Result<Client> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut config = read(path).await?;
     config.default_retry = false;
+    Client::try_from(config).with_context(|| unusable(path))
+}
+
+/// A client of whoever has `token`, at the server that a kubeconfig names.
+pub async fn client_with_token(path: &Path, token: String) -> Result<Client> {
+    let mut config = read(path).await?;
+    config.default_retry = false;
+    config.auth_info = AuthInfo { token: Some(token.into()), ..AuthInfo::default() };
     Client::try_from(config).with_context(|| unusable(path))
 }
 

@@ -35,8 +35,8 @@ pub struct Request {
     pub accept: &'static str,
     /// The body, if it has one.
     pub body: Option<Value>,
-    /// The service account in `{ns}` that asks, if it is not the administrator.
-    pub who: Option<&'static str>,
+    /// Who asks.
+    pub who: Who,
     /// What of a server's own documents is compared; everything, if nothing is named.
     pub only: &'static [&'static str],
     /// Asked again until the answer has this code: somebody of the real server's is late.
@@ -46,6 +46,17 @@ pub struct Request {
     pub settles: bool,
     /// What somebody asks a moment later, while a watch goes on.
     pub meanwhile: Option<Box<Request>>,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub enum Who {
+    /// Whoever may do everything.
+    Administrator,
+    /// The service account of this name in `{ns}`.
+    Account(&'static str),
+    /// Whoever has the last token that was given.
+    Bearer,
 }
 
 impl fmt::Display for Request {
@@ -70,7 +81,7 @@ type Story = (&'static str, Vec<Request>);
 
 /// A request without a body.
 pub fn ask(method: &'static str, path: impl Into<String>) -> Request {
-    let (path, accept, body, who) = (path.into(), JSON, None, None);
+    let (path, accept, body, who) = (path.into(), JSON, None, Who::Administrator);
     let (content_type, only, until) = (JSON, &[], None);
     let (settles, meanwhile) = (false, None);
     Request { method, path, content_type, accept, body, who, only, until, settles, meanwhile }

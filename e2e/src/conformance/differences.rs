@@ -323,6 +323,20 @@ pub const ASIDE: &[(&str, &str)] = &[
         "Roles, bindings and Events, but for rights",
         "stored as they come: nothing is filled in and little refused",
     ),
+    ("roles that are made of others (`aggregationRule`)", "only their own rules count"),
+    (
+        "the formats `isbn`, `creditcard`, `ssn` and `rgbcolor`, and rare e-mail addresses and \
+         URIs",
+        "not looked at, and told from what is none by their common forms",
+    ),
+    (
+        "what was wrong in a custom resource before and does not change",
+        "refused: the real server lets it be",
+    ),
+    (
+        "the condition `DisruptionTarget` of a Pod that is evicted",
+        "not written: nobody here asks why a Pod goes",
+    ),
     (
         "the addresses of Services",
         "made up and only shown: nothing is routed. Compared are Services without one",

@@ -184,6 +184,30 @@ fn pool(image: &str) -> Value {
         "runnerLabels": ["self-hosted"], "replicas": 2}})
 }
 
+/// Formats, and texts that have them and that have not.
+pub const FORMATS: &[(&str, &[&str])] = &[
+    ("anything", &["x"]),
+    ("bsonobjectid", &["0123456789abcdef01234567", "0123"]),
+    ("byte", &["b25l", "YQ==", "b25", ""]),
+    ("cidr", &["10.0.0.0/8", "fd00::/64", "10.0.0.0", "10.0.0.0/33", "10.0.0/8"]),
+    ("date", &["2026-02-28", "2026-02-30", "20260228"]),
+    ("date-time", &["2026-02-28T12:00:00Z", "2026-02-28T12:00:00.5+01:00", "2026-02-28", "noon"]),
+    ("duration", &["1h30m", "-1.5s", "2 days", "0", "1x", "h", ""]),
+    ("email", &["ada@example.dev", "Ada <ada@example.dev>", "ada", "ada@"]),
+    ("hexcolor", &["#12aBcf", "fff", "#12345"]),
+    ("hostname", &["mac-1.example.dev", "localhost", "-mac", "a..b", "10.0.0.1", "a.1"]),
+    ("int32", &["x"]),
+    ("ipv4", &["10.0.0.1", "10.0.0.256", "010.0.0.1", "fd00::1"]),
+    ("ipv6", &["fd00::1", "::ffff:10.0.0.1", "10.0.0.1", "fe80::1%eth0"]),
+    ("mac", &["00:1b:44:11:3a:b7", "00-1B-44-11-3A-B7", "001b.4411.3ab7", "00:1b:44"]),
+    ("password", &["x", ""]),
+    ("uri", &["https://example.dev/a?b#c", "/a b", "mailto:ada", "a/b", "https://a b/", "/a%zz"]),
+    ("uuid", &["01234567-89ab-4def-8123-456789abcdef", "0123456789ab4def8123456789ABCDEF", "01"]),
+    ("uuid3", &["01234567-89ab-3def-0123-456789abcdef", "01234567-89ab-4def-8123-456789abcdef"]),
+    ("uuid4", &["01234567-89ab-4def-8123-456789abcdef", "01234567-89ab-4def-0123-456789abcdef"]),
+    ("uuid5", &["01234567-89ab-5def-8123-456789abcdef", "01234567-89ab-4def-8123-456789abcdef"]),
+];
+
 /// The definition of the Widgets, which use what a schema can say.
 #[must_use]
 pub fn widgets() -> Value {
@@ -204,6 +228,28 @@ pub fn widgets() -> Value {
             "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
             "fixed": {"type": "string", "x-kubernetes-validations": [{
                 "rule": "self == oldSelf", "message": "fixed is fixed"}]}}});
+    let mut spec = spec;
+    let more = json!({
+        "share": {"type": "number", "minimum": 0, "exclusiveMinimum": true,
+            "maximum": 1, "exclusiveMaximum": true},
+        "step": {"type": "integer", "format": "int32", "multipleOf": 5},
+        "tenth": {"type": "number", "multipleOf": 0.1},
+        "marks": {"type": "object", "minProperties": 1, "maxProperties": 2,
+            "additionalProperties": {"type": "string"}},
+        "level": {"type": "integer", "anyOf": [{"maximum": 3}, {"minimum": 7}],
+            "allOf": [{"maximum": 8}, {"minimum": 1}]},
+        "choice": {"type": "object", "not": {"required": ["c"]},
+            "oneOf": [{"required": ["a"]}, {"required": ["b"]}],
+            "properties": {"a": {"type": "string"}, "b": {"type": "string"},
+                "c": {"type": "string"}}}});
+    if let (Some(fields), Value::Object(more)) = (spec["properties"].as_object_mut(), more) {
+        fields.extend(more);
+    }
+    let texts = FORMATS
+        .iter()
+        .map(|(format, _)| ((*format).to_owned(), json!({"type": "string", "format": format})));
+    let texts: serde_json::Map<String, Value> = texts.collect();
+    spec["properties"]["texts"] = json!({"type": "object", "properties": texts});
     let status = json!({"type": "object", "properties": {
         "replicas": {"type": "integer"}, "phase": {"type": "string"}}});
     json!({

@@ -1,6 +1,7 @@
 //! Plays one case on one server, and reads its answers so that two servers can be compared.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -11,7 +12,8 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use super::cases::{Case, Request, ask};
+use super::cases::{Case, Request, Who, ask};
+use crate::kubeconfig;
 
 /// One answer, without what differs between any two servers.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,11 +24,13 @@ pub struct Answer {
     pub body: Value,
 }
 
-/// What earlier answers said, for later requests: `{uid}`, `{version}`, `{token}`, `{name}`.
+/// What earlier answers said, for later requests: `{uid}`, `{version}`, `{token}`, `{name}`;
+/// and `{bearer}`, the token that somebody got.
 type Known = BTreeMap<&'static str, String>;
 
-/// How often, and how long apart, a request is repeated until its answer has some code.
-const TRIES: usize = 200;
+/// How often, and how long apart, a request is repeated until its answer has some code: the real
+/// garbage collector looks for new kinds every half a minute.
+const TRIES: usize = 800;
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a watch has been open when somebody else asks something: the real server has begun it.
 const MOMENT: Duration = Duration::from_millis(500);
@@ -36,25 +40,36 @@ const MOMENT: Duration = Duration::from_millis(500);
 pub enum Server {
     /// The simulated one, which enforces roles.
     Simulated(ApiServer),
-    /// The real one, and its administrator.
-    Real(Client),
+    /// The real one, its administrator, and where that one's kubeconfig is.
+    Real(Client, PathBuf),
 }
 
+/// Who asks of a server, and the user whom an administrator must say that it acts for.
+type Asker = (Client, Option<String>);
+
 impl Server {
-    /// A client for the administrator, or for a service account; with it, the user whom the
-    /// administrator must say that it acts for.
-    fn client(&self, namespace: &str, account: Option<&str>) -> (Client, Option<String>) {
-        match (self, account) {
-            (Self::Simulated(server), None) => (server.client(Identity::admin()), None),
-            (Self::Simulated(server), Some(name)) => {
+    async fn client(&self, who: Who, known: &Known) -> Result<Asker> {
+        let namespace = known["ns"].as_str();
+        let bearer = || known.get("bearer").cloned().context("nobody got a token");
+        Ok(match (self, who) {
+            (Self::Simulated(server), Who::Administrator) => {
+                (server.client(Identity::admin()), None)
+            }
+            (Self::Simulated(server), Who::Account(name)) => {
                 (server.client(Identity::service_account(namespace, name)), None)
             }
-            (Self::Real(client), None) => (client.clone(), None),
-            (Self::Real(client), Some(name)) => {
+            (Self::Simulated(server), Who::Bearer) => {
+                (server.client_with_token(bearer()?.into()), None)
+            }
+            (Self::Real(client, _), Who::Administrator) => (client.clone(), None),
+            (Self::Real(client, _), Who::Account(name)) => {
                 let user = format!("system:serviceaccount:{namespace}:{name}");
                 (client.clone(), Some(user))
             }
-        }
+            (Self::Real(_, path), Who::Bearer) => {
+                (kubeconfig::client_with_token(path, bearer()?).await?, None)
+            }
+        })
     }
 }
 
@@ -130,7 +145,7 @@ async fn send_until(server: &Server, request: &Request, known: &Known) -> Result
 
 async fn send(server: &Server, request: &Request, known: &Known) -> Result<(u16, Value)> {
     let body = request.body.as_ref().map(|body| fill(&body.to_string(), known));
-    let (client, acts_for) = server.client(&known["ns"], request.who);
+    let (client, acts_for) = server.client(request.who, known).await?;
     let mut built = http::Request::builder()
         .method(request.method)
         .uri(fill(&request.path, known))
@@ -200,6 +215,9 @@ fn learn(known: &mut Known, body: &Value) {
         if let Some(text) = metadata[field].as_str().filter(|text| !text.is_empty()) {
             known.insert(name, text.to_owned());
         }
+    }
+    if let Some(token) = body["status"]["token"].as_str() {
+        known.insert("bearer", token.to_owned());
     }
     let list = body["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
     if let (true, Some(version)) = (list, metadata["resourceVersion"].as_str()) {

@@ -29,7 +29,8 @@ pub async fn the_simulated_api_server_answers_as_the_real_one(ground: &mut Groun
     })
     .await?;
     let simulated = simulated(&namespace).await?;
-    let (simulated, real) = (Server::Simulated(simulated), Server::Real(real));
+    let kubeconfig = ground.kubeconfig().await?;
+    let (simulated, real) = (Server::Simulated(simulated), Server::Real(real, kubeconfig));
     let report = compare(&simulated, &real, &namespace).await?;
     print(&report);
     ensure!(report.cases >= 500, "only {} cases", report.cases);

@@ -4,12 +4,9 @@
 //! # Caveats
 //! - Roles that are made of others (`aggregationRule`) are not: only their own rules count.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 
 use super::authorize::{BINDINGS, CLUSTER_BINDINGS, CLUSTER_ROLES, ROLES, Wish, allows, array};
-use super::kind::Kind;
 use super::refusal::Refusal;
 use super::state::{Ask, State};
 use super::write::remove;
@@ -46,7 +43,8 @@ impl State {
         if self.allows(&ask.who, &wish) {
             return Ok(());
         }
-        let given = if is_role { Arc::new(new.clone()) } else { self.bound(new, place, &wish)? };
+        let missing = || Refusal::not_found(kind, name.unwrap_or_default());
+        let given = if is_role { new } else { self.role(new, place).ok_or_else(missing)? };
         let has = |rule: &Value| self.has_all_of(ask, place, rule);
         if array(&given["rules"]).iter().all(has) {
             return Ok(());
@@ -57,19 +55,6 @@ impl State {
             ask.who.user
         );
         Err(Refusal::forbidden(kind, name, &why))
-    }
-
-    /// The role that a binding gives; 404 if there is none.
-    fn bound(
-        &self,
-        binding: &Value,
-        place: Option<&str>,
-        wish: &Wish<'_>,
-    ) -> Result<Arc<Value>, Refusal> {
-        let key = format!("{}.{RBAC}", wish.resource);
-        let kind: &Kind = self.registry.by_key(&key).ok_or_else(Refusal::no_such_path)?;
-        let role = self.role(binding, place).cloned();
-        role.ok_or_else(|| Refusal::not_found(kind, wish.name.unwrap_or_default()))
     }
 
     /// Whether whoever asks has every single right of a rule in a place, or everywhere.

@@ -42,6 +42,8 @@ struct Numbers {
     /// And whether it must be less than that.
     most: Option<(f64, bool)>,
     multiple_of: Option<f64>,
+    /// Whether they fit into 32 bits.
+    is_small: bool,
 }
 
 /// How much is meant: of characters, items or fields.
@@ -150,6 +152,7 @@ impl Schema {
                 least: props.minimum.zip(Some(props.exclusive_minimum == Some(true))),
                 most: props.maximum.zip(Some(props.exclusive_maximum == Some(true))),
                 multiple_of: props.multiple_of,
+                is_small: props.format.as_deref() == Some("int32"),
             },
             lengths: Sizes::new(props.min_length, props.max_length),
             counts: Sizes::new(props.min_items, props.max_items),
@@ -387,6 +390,11 @@ impl Schema {
             Some((most, false)) if number > most => wrong(format!("less than or equal to {most}")),
             _ => {}
         }
+        let range = f64::from(i32::MIN)..=f64::from(i32::MAX);
+        let is_integer = self.kind == Some(Type::Integer);
+        if self.numbers.is_small && is_integer && !range.contains(&number) {
+            wrong("of type integer with format int32".to_owned());
+        }
         // As the real server does, for which 0.3 is a multiple of 0.1.
         let times = |of: f64| if of < 1.0 { 1.0 / of * number } else { number / of };
         let is_multiple = |of: f64| times(of).fract() == 0.0;
@@ -585,6 +593,11 @@ mod tests {
             (json!({"maximum": 3, "exclusiveMaximum": true}), json!(2), json!(3)),
             (json!({"minimum": 3, "exclusiveMinimum": false}), json!(3), json!(2)),
             (json!({"multipleOf": 4}), json!(8), json!(6)),
+            (
+                json!({"type": "integer", "format": "int32"}),
+                json!(2_147_483_647),
+                json!(2_147_483_648_i64),
+            ),
             (json!({"multipleOf": 0.1}), json!(0.3), json!(0.35)),
             (json!({"minProperties": 1}), json!({"a": 1}), json!({})),
             (json!({"maxProperties": 1}), json!({"a": 1}), json!({"a": 1, "b": 2})),

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Case, MERGE, Request, ask, delete, get, patch, post, put};
+use crate::conformance::kinds::FORMATS;
+
+use super::{Case, MERGE, Request, Who, ask, delete, get, patch, post, put, until};
 
 const WIDGETS: &str = "/apis/conformance.dev/v1/namespaces/{ns}/widgets";
 const PODS: &str = "/api/v1/namespaces/{ns}/pods";
@@ -12,9 +14,12 @@ const APPLY: &str = "application/apply-patch+yaml";
 /// Every case that was written by hand.
 pub fn cases() -> Vec<Case> {
     let mut cases = schemas();
+    cases.extend(formats());
+    cases.extend(definitions());
     cases.extend(lists());
     cases.extend(scales());
     cases.extend(pods());
+    cases.extend(evictions());
     cases.extend(tokens());
     cases.extend(others());
     cases
@@ -62,6 +67,25 @@ fn schemas() -> Vec<Case> {
         ("an unknown field below", json!({"colour": "red", "parts": [{"name": "a", "x": 1}]})),
         ("two faults", json!({"colour": "green", "replicas": 10})),
         ("a list for an object", json!([])),
+        ("a number at an open end", json!({"colour": "red", "share": 0})),
+        ("a number at the other open end", json!({"colour": "red", "share": 1})),
+        ("a number between open ends", json!({"colour": "red", "share": 0.5})),
+        ("a multiple", json!({"colour": "red", "step": 15})),
+        ("no multiple", json!({"colour": "red", "step": 7})),
+        ("a large number of a small format", json!({"colour": "red", "step": 5_000_000_000_i64})),
+        ("a multiple of a fraction", json!({"colour": "red", "tenth": 0.3})),
+        ("no multiple of a fraction", json!({"colour": "red", "tenth": 0.35})),
+        ("no field where one must be", json!({"colour": "red", "marks": {}})),
+        ("as many fields as may be", json!({"colour": "red", "marks": {"a": "1", "b": "2"}})),
+        ("too many fields", json!({"colour": "red", "marks": {"a": "1", "b": "2", "c": "3"}})),
+        ("any of two: the first", json!({"colour": "red", "level": 3})),
+        ("any of two: the second", json!({"colour": "red", "level": 7})),
+        ("any of two: none", json!({"colour": "red", "level": 5})),
+        ("all of two: one", json!({"colour": "red", "level": 9})),
+        ("one of two: none", json!({"colour": "red", "choice": {}})),
+        ("one of two: one", json!({"colour": "red", "choice": {"a": "1"}})),
+        ("one of two: both", json!({"colour": "red", "choice": {"a": "1", "b": "1"}})),
+        ("not so", json!({"colour": "red", "choice": {"a": "1", "c": "1"}})),
     ];
     let mut cases = vec![];
     for (name, spec) in specs {
@@ -83,6 +107,33 @@ fn schemas() -> Vec<Case> {
         vec![made, change("a"), change("b"), delete(one(WIDGETS))]
     }));
     cases
+}
+
+/// Texts of each format, and texts that are not.
+fn formats() -> Vec<Case> {
+    let mut cases = vec![];
+    for (format, texts) in FORMATS {
+        for text in *texts {
+            let spec = json!({"colour": "red", "texts": {*format: text}});
+            let create = vec![post(WIDGETS, widget(spec)), delete(one(WIDGETS))];
+            cases.push(case(&format!("Widget format: {format}: {text:?}"), create));
+        }
+    }
+    cases
+}
+
+/// Definitions that nobody takes.
+fn definitions() -> Vec<Case> {
+    let unique = json!({"type": "array", "uniqueItems": true, "items": {"type": "string"}});
+    let schema = json!({"type": "object", "properties": {"spec": unique}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition", "metadata": {"name": "bolts.conformance.dev"},
+        "spec": {"group": "conformance.dev", "scope": "Namespaced",
+            "names": {"kind": "Bolt", "plural": "bolts", "singular": "bolt"},
+            "versions": [{"name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": schema}}]}});
+    let all = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    vec![case("definition: a list whose items must differ", vec![post(all, definition)])]
 }
 
 /// Lists with keys under server-side apply.
@@ -190,24 +241,19 @@ fn plain() -> Value {
         "schedulerName": "nobody"})
 }
 
+/// A Pod with `requests` between making and deleting it.
+fn around(spec: Value, requests: Vec<Request>) -> Vec<Request> {
+    let mut story = vec![post(PODS, pod(spec))];
+    story.extend(requests);
+    story.push(delete(one(PODS)));
+    story
+}
+
 fn pods() -> Vec<Case> {
-    let around = |spec: Value, requests: Vec<Request>| {
-        let mut story = vec![post(PODS, pod(spec))];
-        story.extend(requests);
-        story.push(delete(one(PODS)));
-        story
-    };
     let status = |change: Value| patch(MERGE, format!("{}/status", one(PODS)), change);
     let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "one"},
         "target": {"kind": "Node", "name": "nowhere"}});
     let bind = || post(format!("{}/binding", one(PODS)), binding.clone());
-    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
-        "metadata": {"name": "one"}, "deleteOptions": {"gracePeriodSeconds": 0}});
-    let evict = || post(format!("{}/eviction", one(PODS)), eviction.clone());
-    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-        "metadata": {"name": "one"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}});
-    let budgets = "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets";
     let image = json!({"spec": {"containers": [{"name": "c", "image": "j"}]}});
     let host = json!({"spec": {"hostNetwork": true}});
     let strategic = "application/strategic-merge-patch+json";
@@ -215,14 +261,6 @@ fn pods() -> Vec<Case> {
         case("Pod: without containers", around(json!({"containers": []}), vec![])),
         case("Pod: bind", around(plain(), vec![bind(), get(one(PODS))])),
         case("Pod: bind twice", around(plain(), vec![bind(), bind()])),
-        case("Pod: evict", around(plain(), vec![evict(), get(one(PODS))])),
-        case("Pod: evict nothing", vec![evict()]),
-        case("Pod: evict one that does not run under a budget", {
-            let mut story = vec![post(budgets, budget)];
-            story.extend(around(plain(), vec![evict()]));
-            story.push(delete(one(budgets)));
-            story
-        }),
         case("Pod: another image", around(plain(), vec![patch(strategic, one(PODS), image)])),
         case("Pod: what must not change", around(plain(), vec![patch(strategic, one(PODS), host)])),
         case("Pod: a phase", {
@@ -255,6 +293,60 @@ fn pods() -> Vec<Case> {
     ]
 }
 
+/// Evictions: of whom, for practice, and under a budget.
+fn evictions() -> Vec<Case> {
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction",
+        "metadata": {"name": "one"}, "deleteOptions": {"gracePeriodSeconds": 0}});
+    let evict = || post(format!("{}/eviction", one(PODS)), eviction.clone());
+    let evict_as = |query: &str, options: Value| {
+        let mut body = eviction.clone();
+        body["deleteOptions"] = options;
+        post(format!("{}/eviction{query}", one(PODS)), body)
+    };
+    let meant = |preconditions: Value| evict_as("", json!({"preconditions": preconditions}));
+    let other = "11111111-1111-4111-8111-111111111111";
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"name": "one"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}});
+    let budgets = "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets";
+    vec![
+        case("Pod: evict", around(plain(), vec![evict(), get(one(PODS))])),
+        case("Pod: evict nothing", vec![evict()]),
+        case("Pod: evict for practice", {
+            let rehearsed = evict_as("", json!({"dryRun": ["All"]}));
+            around(plain(), vec![rehearsed, get(one(PODS))])
+        }),
+        case("Pod: evict for practice, as the query says", {
+            let rehearsed = evict_as("?dryRun=All", json!({}));
+            around(plain(), vec![rehearsed, get(one(PODS))])
+        }),
+        case("Pod: evict for practice, as both say", {
+            let rehearsed = evict_as("?dryRun=All", json!({"dryRun": ["All"]}));
+            around(plain(), vec![rehearsed, get(one(PODS))])
+        }),
+        case("Pod: evict another", {
+            around(plain(), vec![meant(json!({"uid": other})), get(one(PODS))])
+        }),
+        case("Pod: evict another for practice", {
+            let options = json!({"dryRun": ["All"], "preconditions": {"uid": other}});
+            around(plain(), vec![evict_as("", options), get(one(PODS))])
+        }),
+        case("Pod: evict what it was", {
+            around(plain(), vec![meant(json!({"resourceVersion": "1"})), get(one(PODS))])
+        }),
+        case("Pod: evict the one that was read", {
+            let read = json!({"uid": "{uid}", "resourceVersion": "{version}"});
+            around(plain(), vec![get(one(PODS)), meant(read), get(one(PODS))])
+        }),
+        case("Pod: evict one that does not run under a budget", {
+            let mut story = vec![post(budgets, budget)];
+            story.extend(around(plain(), vec![evict()]));
+            story.push(delete(one(budgets)));
+            story
+        }),
+    ]
+}
+
 /// Tokens of service accounts, and what they are bound to.
 fn tokens() -> Vec<Case> {
     let account =
@@ -269,6 +361,13 @@ fn tokens() -> Vec<Case> {
     let bound = |kind: &str, name: &str, uid: Value| {
         let named = json!({"apiVersion": "v1", "kind": kind, "name": name, "uid": uid});
         token(json!({"boundObjectRef": named}))
+    };
+    // It may do nothing, but who has no token that is good is not even known.
+    let show = || Request { who: Who::Bearer, ..get("/api/v1/namespaces/{ns}/configmaps") };
+    let used = |spec: Value| {
+        let mut story = asked(spec);
+        story.insert(2, show());
+        story
     };
     // What is asked beside a Pod that runs as this account.
     let for_a_pod = |runs_as: &str, token: Request| {
@@ -295,8 +394,33 @@ fn tokens() -> Vec<Case> {
         case("token: for what no token is bound to", {
             for_a_pod("one", bound("ConfigMap", "one", json!("{uid}")))
         }),
+        case("token: used", used(json!({}))),
+        case("token: for nobody in particular, used", used(json!({"audiences": []}))),
+        case("token: for another, used", used(json!({"audiences": ["vault"]}))),
+        case("token: for the server, used", used(json!({"audiences": [OWN]}))),
+        case("token: for another and the server, used", {
+            used(json!({"audiences": ["vault", OWN]}))
+        }),
+        case("token: for a Pod, used", {
+            let mut story = for_a_pod("one", bound("Pod", "one", json!("{uid}")));
+            story.insert(3, show());
+            story
+        }),
+        case("token: used after its Pod", {
+            let mut story = for_a_pod("one", bound("Pod", "one", json!("{uid}")));
+            story.insert(4, until(401, show()));
+            story
+        }),
+        case("token: used after its account", {
+            let mut story = asked(json!({}));
+            story.push(until(401, show()));
+            story
+        }),
     ]
 }
+
+/// The real server's own name among audiences.
+const OWN: &str = "https://kubernetes.default.svc";
 
 fn others() -> Vec<Case> {
     let nowhere = "/api/v1/namespaces/nowhere/configmaps";

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Case, Request, ask, delete, get, post, until};
+use super::{Case, MERGE, Request, Who, ask, delete, get, patch, post, until};
 
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/roles";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}/rolebindings";
@@ -16,17 +16,22 @@ const ACCOUNT: &str = "asker";
 pub fn cases() -> Vec<Case> {
     let mut cases = questions();
     cases.extend(tries());
+    cases.extend(bindings());
+    cases.extend(roles());
     cases.extend(malformed());
     cases
 }
 
 fn case(name: &str, requests: Vec<Request>) -> Case {
-    let leftovers = vec![format!("{ROLES}/one"), format!("{BINDINGS}/one"), format!("{MAPS}/one")];
+    let mut leftovers = vec![format!("{MAPS}/one")];
+    for all in [ROLES, BINDINGS] {
+        leftovers.extend(["one", "two", "three"].map(|name| format!("{all}/{name}")));
+    }
     Case { name: format!("rights: {name}"), requests, leftovers }
 }
 
 fn by_account(request: Request) -> Request {
-    Request { who: Some(ACCOUNT), ..request }
+    Request { who: Who::Account(ACCOUNT), ..request }
 }
 
 /// A role with `rules` for the account, while `requests` are made. It holds when a read of a
@@ -121,6 +126,138 @@ fn tries() -> Vec<Case> {
         }),
         case("discover", vec![Request { only: &["apps"], ..by_account(get("/apis")) }]),
         case("who am I", vec![by_account(post(WHO, who))]),
+    ]
+}
+
+const GROUP: &str = "rbac.authorization.k8s.io";
+/// What the account may read anyway, and what it may not.
+const OWN: &str = "get";
+const MORE: &str = "delete";
+
+fn role(name: &str, verb: &str) -> Value {
+    json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Role", "metadata": {"name": name},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": [verb]}]})
+}
+
+fn binding(name: &str, kind: &str, role: &str) -> Value {
+    json!({"apiVersion": format!("{GROUP}/v1"), "kind": "RoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": GROUP, "kind": kind, "name": role},
+        "subjects": [{"kind": "ServiceAccount", "name": "somebody", "namespace": "{ns}"}]})
+}
+
+/// The account writes roles and bindings, and may do this besides.
+fn writer(more: &Value) -> Value {
+    json!([{"apiGroups": [GROUP], "resources": ["roles", "rolebindings"],
+        "verbs": ["create", "update", "patch", "delete"]}, more])
+}
+
+/// A role called `two` that is there before the account's own, so that whoever knows that one knows
+/// it; and what the account does then.
+fn beside(verb: &str, more: &Value, story: Vec<Request>) -> Vec<Request> {
+    let made = vec![post(ROLES, role("two", verb))];
+    let story = with_role(&writer(more), story);
+    [made, story, vec![delete(format!("{ROLES}/two"))]].concat()
+}
+
+fn bindings() -> Vec<Case> {
+    let nothing = json!({"apiGroups": ["x"], "resources": ["y"], "verbs": ["get"]});
+    let bind = |roles: &str, name: &str| {
+        json!({"apiGroups": [GROUP], "resources": [roles], "resourceNames": [name],
+            "verbs": ["bind"]})
+    };
+    let three = format!("{BINDINGS}/three");
+    let made = |kind, role| by_account(post(BINDINGS, binding("three", kind, role)));
+    let create = |verb, more: &Value| beside(verb, more, vec![made("Role", "two"), delete(&three)]);
+    let change = |more: &Value, change: Value| {
+        let old = post(BINDINGS, binding("three", "Role", "two"));
+        let changed = by_account(patch(MERGE, &three, change));
+        beside(MORE, more, vec![old, changed, get(&three), delete(&three)])
+    };
+    let subjects = json!({"subjects": [{"kind": "ServiceAccount", "name": ACCOUNT,
+        "namespace": "{ns}"}]});
+    let may = bind("roles", "two");
+    vec![
+        case("bind a role of more rights", create(MORE, &nothing)),
+        case("bind a role of more rights with the right to", create(MORE, &may)),
+        case("bind another role than one may", create(MORE, &bind("roles", "other"))),
+        case("bind a role of no more rights", create(OWN, &nothing)),
+        case("bind a role that is not there", {
+            beside(OWN, &nothing, vec![made("Role", "nothing")])
+        }),
+        case("bind a role of the cluster with the right to here", {
+            let may = bind("clusterroles", "nothing");
+            beside(OWN, &may, vec![made("ClusterRole", "nothing"), delete(&three)])
+        }),
+        case("join a binding", change(&nothing, subjects.clone())),
+        case("join a binding with the right to bind", change(&may, subjects)),
+        case("label a binding", change(&nothing, json!({"metadata": {"labels": {"a": "b"}}}))),
+        case("hold a binding", {
+            let held = json!({"metadata": {"finalizers": ["conformance.dev/held"]}});
+            let free = patch(MERGE, &three, json!({"metadata": {"finalizers": null}}));
+            let mut story = change(&nothing, held);
+            story.insert(story.len() - 5, free);
+            story
+        }),
+        case("bind another role", change(&may, json!({"roleRef": {"name": "one"}}))),
+    ]
+}
+
+fn roles() -> Vec<Case> {
+    let nothing = json!({"apiGroups": ["x"], "resources": ["y"], "verbs": ["get"]});
+    let escalate = json!({"apiGroups": [GROUP], "resources": ["roles"], "verbs": ["escalate"]});
+    let all = json!({"apiGroups": ["*"], "resources": ["configmaps", "*/status"],
+        "verbs": ["list", "watch"]});
+    let three = format!("{ROLES}/three");
+    let create = |more: &Value, new: Value| {
+        with_role(&writer(more), vec![by_account(post(ROLES, new)), delete(&three)])
+    };
+    let change = |more: &Value, change: Value| {
+        let changed = by_account(patch(MERGE, format!("{ROLES}/two"), change));
+        beside(OWN, more, vec![changed])
+    };
+    let rules = |rule: Value| {
+        let mut role = role("three", OWN);
+        role["rules"] = json!([rule]);
+        role
+    };
+    vec![
+        case("write a role of more rights", create(&nothing, role("three", MORE))),
+        case("write a role of more rights with the right to", {
+            create(&escalate, role("three", MORE))
+        }),
+        case("write a role of no more rights", create(&nothing, role("three", OWN))),
+        case("write a role of all verbs", create(&nothing, role("three", "*"))),
+        case("write a role of one name", {
+            create(
+                &nothing,
+                rules(json!({"apiGroups": [""], "resources": ["configmaps"],
+                "resourceNames": ["a"], "verbs": [OWN]})),
+            )
+        }),
+        case("write a role of one group of all", {
+            create(
+                &all,
+                rules(json!({"apiGroups": ["a"], "resources": ["configmaps"],
+                "verbs": ["watch"]})),
+            )
+        }),
+        case("write a role of one part of all", {
+            create(
+                &all,
+                rules(json!({"apiGroups": [""], "resources": ["pods/status"],
+                "verbs": ["list"]})),
+            )
+        }),
+        case("write a role of the whole of a part", {
+            create(
+                &all,
+                rules(json!({"apiGroups": [""], "resources": ["pods"],
+                "verbs": ["list"]})),
+            )
+        }),
+        case("add to a role", change(&nothing, role("two", MORE))),
+        case("add to a role with the right to", change(&escalate, role("two", MORE))),
+        case("label a role", change(&nothing, json!({"metadata": {"labels": {"a": "b"}}}))),
     ]
 }
 
