@@ -550,7 +550,8 @@ mod tests {
     async fn whoever_reads_without_end_is_told_in_a_silence_too() {
         let read = |faults: &Faults| {
             let call = || "GET servers".to_owned();
-            let _step = faults.enter(Process::Provider, Edge::Scaleway, Class::Read, false, call);
+            let _step =
+                faults.enter(Process::Provider, Edge::Scaleway, Class::Read, Terms::Fresh, call);
         };
         let faults = Faults::new(Plan::Chosen(Box::new(|_| None)));
         for _ in 1..MOST_READS_A_MINUTE {
