@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_sweep_that_finds_something_ends_with_1() {
-        let sampled = ["release", "--sample", "8"];
+        let sampled = ["release", "--sample", "24"];
         assert_eq!(exit(&sampled), ExitCode::SUCCESS);
         assert_eq!(exit(&[&sampled[..], &["--plant", "amnesia"]].concat()), ExitCode::FAILURE);
     }
