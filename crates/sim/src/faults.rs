@@ -90,9 +90,8 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// Steps at one moment of virtual time, from which on somebody does the same without end (LH25).
 const MOST_AT_ONCE: usize = 10_000;
 
-/// Effects of one process at one edge in any minute of virtual time, from which on it tries the same
-/// again and again with too short a pause (LH25). A provider that five Macs become ready for at once
-/// has less than half of it.
+/// Effects of one process at one edge in any minute of virtual time, from which on it tries again
+/// and again with too short a pause (LH25). A provider with five new Macs has less than half of it.
 const MOST_EFFECTS_A_MINUTE: usize = 600;
 
 /// The same for reads: twice those of that provider.
@@ -461,8 +460,8 @@ impl State {
         self.open_macs.retain(|_, number| known(*number));
     }
 
-    /// Counts a call; how many there may be of its kind in a minute, if there were as many. A demo's
-    /// minutes are its spectators': hours pass in one.
+    /// Counts a call; how many there may be of its kind in a minute, if there were as many. A
+    /// demo's minutes are its spectators': hours pass in one.
     fn is_in_a_hurry(
         &mut self,
         process: &Process,

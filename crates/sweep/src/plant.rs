@@ -245,8 +245,6 @@ async fn strike(world: &World, bug: Bug) -> bool {
         Bug::VmOfNobody => vms::start(world, true).await,
         Bug::VmsLeft => vms::start(world, false).await,
         Bug::BusyDeleted | Bug::BusyVanished => runners::take_busy(world, bug).await,
-        Bug::BusyKilled => vms::kill_busy(world).await,
-        Bug::JobFailed => runners::fail_job(world).await,
         Bug::SpareLease => match (used, free) {
             (Some(_), Some(free)) => take_spare(world, free).await,
             _ => false,
@@ -281,6 +279,8 @@ async fn strike_others(world: &World, bug: Bug, used: Option<&HostView>) -> bool
         (Bug::Hurries, Some(_)) => hurry(world).await,
         (Bug::ReleasedAlive, Some(host)) => release(world, host).await,
         (Bug::ReadyEarly, _) => say_ready(world).await,
+        (Bug::BusyKilled, _) => vms::kill_busy(world).await,
+        (Bug::JobFailed, _) => runners::fail_job(world).await,
         (Bug::Surplus, _) => runners::add_runner(world).await,
         (Bug::Accounts, _) => runners::take_account(world).await,
         (Bug::SpareAccount, _) => runners::make_account(world).await,
@@ -306,6 +306,8 @@ async fn strike_others(world: &World, bug: Bug, used: Option<&HostView>) -> bool
             if !world.sight().hands().pauses().is_empty() {
                 let scaleway = world.provider_scaleway(&Process::Provider);
                 let _looked = scaleway.server(&host.zone, &host.id).await;
+                // No oracle is to find the haste of it.
+                tokio::time::sleep(Duration::from_secs(30)).await;
             }
             false
         }

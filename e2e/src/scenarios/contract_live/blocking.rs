@@ -44,9 +44,9 @@ pub async fn contract_23_a_move_waits_for_claims_bootstraps_and_releases(
     Ok(())
 }
 
-/// Whoever reads that a host is on its way finds the mark there, or set by the very next write:
-/// what is told comes first, then the mark, then the first effect. How many versions of one object
-/// told of a claim, and of a release.
+/// Whoever reads that a host is on its way finds the mark there, or set by the next write that
+/// tells nothing: what is told comes first, and again if it is something else by then; then the
+/// mark, then the first effect. How many versions of one object told of a claim, and of a release.
 fn is_marked_throughout(versions: &[Value]) -> Result<(usize, usize)> {
     let (mut coming, mut going) = (0, 0);
     for (number, version) in versions.iter().enumerate() {
@@ -57,9 +57,16 @@ fn is_marked_throughout(versions: &[Value]) -> Result<(usize, usize)> {
         }
         coming += usize::from(comes);
         going += usize::from(goes);
-        let next = versions.get(number + 1);
-        let soon = next.is_some_and(|next| is_blocked(next) && next["status"] == version["status"]);
-        ensure!(is_blocked(version) || soon, "a move would not wait: {version}, then {next:?}");
+        let later = &versions[number..];
+        let told = later.iter().take_while(|later| !is_blocked(later)).count();
+        let only_told = later[..told].iter().all(|later| {
+            later["spec"] == version["spec"] && !later["status"]["bootstrap"].is_object()
+        });
+        let soon = only_told
+            && later
+                .get(told)
+                .is_some_and(|marked| told == 0 || marked["status"] == later[told - 1]["status"]);
+        ensure!(soon, "a move would not wait: {version}, then {:?}", later.get(1));
     }
     Ok((coming, going))
 }
