@@ -94,7 +94,7 @@ pub async fn run(arguments: &Arguments) -> Result<()> {
         faults: faults.clone(),
     });
     if let Some(faults) = &faults {
-        let safety = Safety::new(world.sight().clone());
+        let safety = Safety::new(world.sight().clone()).without_jobs();
         faults.ask_after_effects(Box::new(move |step| safety.check(step)));
     }
     let kubeconfig = world.api().kubeconfig(&url).context("the API server has no authority")?;

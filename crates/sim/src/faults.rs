@@ -122,6 +122,8 @@ enum Recording {
 pub struct Faults {
     /// How long a late effect takes to arrive, in this world.
     late: Duration,
+    /// What a stale read of Kubernetes does not see, in this world.
+    stale: Duration,
     state: Mutex<State>,
     crashes: Mutex<BTreeMap<Process, Arc<Notify>>>,
     oracle: OnceLock<Oracle>,
@@ -216,6 +218,7 @@ impl Faults {
         };
         Arc::new(Self {
             late: LATE.div_f64(faster),
+            stale: STALE.div_f64(faster),
             state: Mutex::new(state),
             crashes: Mutex::default(),
             oracle: OnceLock::new(),

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::fault::{Class, Edge, Fault, Terms};
 use super::trace::Process;
-use super::{Faults, HELD, SERVER_TIMEOUT, SLOW, STALE};
+use super::{Faults, HELD, SERVER_TIMEOUT, SLOW};
 use crate::kubernetes::{Call, Delivery, Gate, Refusal, Verb, Verdict};
 
 impl Gate for Faults {
@@ -24,6 +24,9 @@ impl Gate for Faults {
             None => Verdict::Pass,
             Some(Fault::Slow) => return self.slowly(call).boxed(),
             Some(Fault::Late) => Verdict::Late(self.late),
+            Some(Fault::Stale) => {
+                Verdict::Stale(self.stale.saturating_sub(Duration::from_nanos(1)))
+            }
             Some(fault) => verdict(call, fault),
         };
         std::future::ready(verdict).boxed()
@@ -123,9 +126,9 @@ fn verdict(call: &Call, fault: Fault) -> Verdict {
         Fault::Conflict => {
             refuse(409, "Conflict", &format!("the object of `{call}` has been modified"))
         }
-        Fault::Stale => Verdict::Stale(STALE.saturating_sub(Duration::from_nanos(1))),
         Fault::CrashDuring
         | Fault::Late
+        | Fault::Stale
         | Fault::TimeOut
         | Fault::Slow
         | Fault::Reboot
