@@ -74,8 +74,8 @@ impl Safety {
         safety
     }
 
-    /// The same without the VMs of jobs: for a world that runs beside its spectators' clock, many
-    /// times faster than the answers that it waits for.
+    /// The same without the VMs of jobs: in a demo with chaos that oracle speaks, and it is not
+    /// known why (docs/sweep.md, Limits).
     #[must_use]
     pub fn without_jobs(self) -> Self {
         Self { follows_jobs: false, ..self }
